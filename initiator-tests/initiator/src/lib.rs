@@ -1,0 +1,1 @@
+//! A userspace NVMe-oF host over the RDMA seam

@@ -1,0 +1,1 @@
+//! Cases with the real Linux host in a virtual machine.

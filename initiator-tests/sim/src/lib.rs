@@ -1,0 +1,1 @@
+//! Deterministic simulator of hosts, network and disks around the production reactor

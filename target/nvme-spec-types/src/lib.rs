@@ -1,0 +1,1 @@
+//! NVMe and NVMe over Fabrics wire types: no I/O, no policy, no_std

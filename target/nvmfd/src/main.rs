@@ -1,0 +1,3 @@
+//! The nvmfd daemon.
+
+fn main() {}

@@ -1,0 +1,1 @@
+//! RDMA provider over libibverbs and librdmacm

@@ -1,0 +1,1 @@
+//! The RDMA seam: traits and types of a reliable-connection provider

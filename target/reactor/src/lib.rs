@@ -1,0 +1,1 @@
+//! One thread per core: poll, turn, flush, sleep

@@ -1,0 +1,1 @@
+//! DMA memory: one page-aligned mapping shared by RDMA and io_uring
