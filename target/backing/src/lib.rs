@@ -1,1 +1,11 @@
-//! Storage behind a namespace: file, block device, RAM, null, over io_uring
+//! Storage behind a namespace, over io_uring.
+//!
+//! A [`Backing`] is one opened file, block device, RAM or null disk: made on the control thread,
+//! shared by all cores as `Arc<Backing>`, closed when the last core has let go of it. An
+//! [`engine::Ring`] is one core's way to all of them: it implements [`BlockIo`], the seam that the
+//! simulator replaces.
+#![allow(unsafe_code)] // one of the three crates that may: io_uring submissions name raw memory
+
+pub mod block_io;
+
+pub use block_io::{BackingId, BlockIo, Geometry, IoDone, IoError, IoOp, IoRequest};

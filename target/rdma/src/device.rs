@@ -1,0 +1,87 @@
+//! The half of a provider that a core polls.
+
+use crate::{Now, QpId, RecvQueueId, RecvWr, SendWr, Wc};
+use std::os::fd::BorrowedFd;
+
+/// What a queue pair can take, fixed when it was prepared. All counts are at least 1.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct QpLimits {
+    /// Send-side work requests that may be posted and not yet completed. An unsignaled one counts
+    /// until a later signaled one of the queue pair has completed.
+    pub max_send_wr: u32,
+    /// RDMA READs that may be outstanding: the lesser of the device's and the peer's offer.
+    pub max_reads: u32,
+    /// SENDs of up to this many bytes are copied when posted (0: the device cannot).
+    pub max_inline: u32,
+}
+
+/// The receive queue that feeds a queue pair.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct RecvQueue {
+    /// Its id within the device.
+    pub id: RecvQueueId,
+    /// Whether other queue pairs take from it too.
+    pub shared: bool,
+    /// Receives that may be posted at once.
+    pub depth: u32,
+}
+
+/// What attaching an endpoint gives.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Attached {
+    /// The queue pair's id until it is detached.
+    pub qp: QpId,
+    /// Where its messages arrive. A shared queue may be seen here for the first time; it is empty
+    /// then, and the caller stocks it.
+    pub recv_queue: RecvQueue,
+    /// What it can take.
+    pub limits: QpLimits,
+}
+
+/// A file descriptor whose readability means that [`Device::poll_cq`] may have something.
+pub type PollSource<'a> = BorrowedFd<'a>;
+
+/// The data half of a provider: one per core, used by that core's thread only.
+///
+/// A device is opened by its provider with the core's [`Region`](region::Region), already
+/// registered (or registered with a network card when the first endpoint on it is prepared).
+pub trait Device {
+    /// A queue pair on its way between the connection manager and the core.
+    type Endpoint: Send;
+
+    /// Takes an endpoint in. Its receives may be posted at once, even before the connection is
+    /// accepted; sends only once it is.
+    fn attach(&mut self, endpoint: Self::Endpoint) -> Attached;
+
+    /// Gives a queue pair back. The caller has seen a completion for all of its work requests (for
+    /// a shared receive queue: for all of its sends); later stray completions are dropped inside.
+    fn detach(&mut self, qp: QpId) -> Self::Endpoint;
+
+    /// Moves the queue pair to the error state: nothing more is sent or received, and every work
+    /// request posted to it and not yet completed completes, flushed. Harmless when repeated.
+    fn fail(&mut self, qp: QpId);
+
+    /// Stages a receive. The caller respects the queue's depth.
+    fn post_recv(&mut self, queue: RecvQueueId, wr: RecvWr);
+
+    /// Stages a send-side work request. The caller respects [`QpLimits`]. On a failed queue pair
+    /// the work request completes flushed.
+    fn post_send(&mut self, qp: QpId, wr: SendWr);
+
+    /// Hands everything staged to the hardware.
+    fn flush(&mut self, now: Now);
+
+    /// Appends completions to `out`, at most `max` of them, and returns how many.
+    fn poll_cq(&mut self, now: Now, max: usize, out: &mut Vec<Wc>) -> usize;
+
+    /// Asks for [`wait_sources`](Device::wait_sources) to become readable at the next completion.
+    /// Call, then poll once more, then sleep: what arrived in between is found by that poll.
+    fn arm(&mut self);
+
+    /// What to sleep on. The set may grow when an endpoint is attached.
+    fn wait_sources<'a>(&'a self, out: &mut Vec<PollSource<'a>>);
+
+    /// When [`poll_cq`](Device::poll_cq) must be called next even if no source is readable
+    /// (retransmission timers of a software provider).
+    fn timeout(&self) -> Option<Now>;
+}
