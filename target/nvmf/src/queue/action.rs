@@ -1,0 +1,156 @@
+//! What a queue asks of the reactor.
+
+use crate::{BackingRef, Slot};
+use nvme_spec_types::completion::Completion;
+
+/// Names the receive that brought a capsule; the reactor's own number.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct RecvToken(pub u32);
+
+/// Most data descriptors in one command (MSDBD).
+pub const MAX_SEGMENTS: usize = 16;
+
+/// Memory of the host that a data descriptor names.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct RemoteSegment {
+    /// Address in the host's terms.
+    pub addr: u64,
+    /// Length in bytes.
+    pub len: u32,
+    /// Remote key.
+    pub rkey: u32,
+}
+
+/// Local bytes of a command.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Place {
+    /// So many bytes into the slot's buffer.
+    Buffer(u32),
+    /// So many bytes into the in-capsule data area of the slot's receive.
+    Capsule(u32),
+}
+
+/// An operation on a backing; offsets and lengths in bytes, checked against the namespace.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Io {
+    /// Where.
+    pub backing: BackingRef,
+    /// What.
+    pub kind: IoKind,
+    /// First byte.
+    pub offset: u64,
+    /// Bytes.
+    pub len: u64,
+    /// Data, for reads and writes.
+    pub place: Place,
+}
+
+/// Kinds of operation.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum IoKind {
+    /// Fill the place.
+    Read,
+    /// Write the place; durable first if `fua`.
+    Write {
+        /// Force Unit Access.
+        fua: bool,
+    },
+    /// Make everything durable.
+    Flush,
+    /// Zero the range.
+    WriteZeroes {
+        /// May deallocate.
+        deallocate: bool,
+        /// Force Unit Access.
+        fua: bool,
+    },
+    /// The range is no longer wanted.
+    Deallocate,
+}
+
+/// What a queue asks for. Actions are carried out in order.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Action {
+    /// The receive's capsule has been taken in: post it again.
+    ReleaseRecv(RecvToken),
+    /// Find a buffer of `len` bytes; answer with [`super::Queue::on_buffer`]. Buffers are granted
+    /// in the order asked for, over all queues of the core.
+    Allocate {
+        /// For whom.
+        slot: Slot,
+        /// Bytes, at most twice the largest transfer.
+        len: u32,
+    },
+    /// RDMA READ the slot's segments ([`super::Queue::segments`]) one after the other into its
+    /// buffer from byte 0; answer with [`super::Queue::on_pulled`] when all are there.
+    Pull(Slot),
+    /// Show the bytes to [`super::Queue::on_payload`].
+    Peek {
+        /// For whom.
+        slot: Slot,
+        /// Where they are.
+        place: Place,
+        /// How many.
+        len: u32,
+    },
+    /// Submit an operation; answer with [`super::Queue::on_io_done`]. A slot may have several
+    /// outstanding (Dataset Management): each is answered.
+    Io {
+        /// For whom.
+        slot: Slot,
+        /// The operation.
+        io: Io,
+    },
+    /// Compare two places; answer with [`super::Queue::on_compared`].
+    Compare {
+        /// For whom.
+        slot: Slot,
+        /// One.
+        a: Place,
+        /// The other.
+        b: Place,
+        /// Bytes.
+        len: u32,
+    },
+    /// Hand the command ([`super::Queue::command`]) to the control thread with a copy of its data;
+    /// answer with [`super::Queue::on_executed`].
+    Execute {
+        /// For whom.
+        slot: Slot,
+        /// Data from the host and its length, if the command has any.
+        data: Option<(Place, u32)>,
+    },
+    /// Copy the outcome's data ([`super::Queue::take_fill`]) to the start of the slot's buffer.
+    Fill(Slot),
+    /// Send the completion, after RDMA WRITEs of the first `push` bytes of the slot's buffer over
+    /// its segments; answer with [`super::Queue::on_sent`] when the SEND has completed.
+    Respond {
+        /// For whom.
+        slot: Slot,
+        /// The entry.
+        completion: Completion,
+        /// Bytes to write to the host first; 0 for none.
+        push: u32,
+        /// Invalidate this remote key of the host with the SEND.
+        invalidate: Option<u32>,
+    },
+    /// End the connection: the host broke a rule that no completion can answer.
+    Close(CloseReason),
+}
+
+/// Why a queue ends its connection.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum CloseReason {
+    /// The message is shorter than a submission queue entry.
+    #[error("a capsule of {0} bytes, shorter than 64")]
+    ShortCapsule(u32),
+    /// More capsules are outstanding than the queue has entries.
+    #[error("more commands outstanding than the queue's {0} entries")]
+    TooManyCommands(u16),
+    /// The first command was not Connect.
+    #[error("opcode {0:#04x} before Connect")]
+    NotConnected(u8),
+    /// The host asked for it: Disconnect command.
+    #[error("the host sent a Disconnect command")]
+    HostDisconnect,
+}

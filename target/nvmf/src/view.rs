@@ -1,0 +1,147 @@
+//! Immutable snapshots of what a subsystem offers, shared with the data cores.
+//!
+//! The target makes a new snapshot at every change and the control thread sends it to each core;
+//! nothing in a snapshot is ever changed but the counters, each cell of which has one writer.
+
+use crate::{BackingRef, SubsystemRef};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// A subsystem as its I/O queues see it.
+#[derive(Debug, Clone)]
+pub struct SubsystemView {
+    /// Which.
+    pub subsystem: SubsystemRef,
+    /// Grows by one with each change.
+    pub generation: u64,
+    /// Largest data transfer of one command, in bytes.
+    pub max_transfer: u32,
+    /// Namespaces, by rising nsid.
+    pub namespaces: Vec<Arc<NamespaceView>>,
+}
+
+impl SubsystemView {
+    /// The namespace of that id, if it is there. Ids are usually 1..=n without gaps, so the direct
+    /// place is tried first.
+    pub fn namespace(&self, nsid: u32) -> Option<&Arc<NamespaceView>> {
+        let direct = self.namespaces.get(nsid.wrapping_sub(1) as usize);
+        match direct {
+            Some(ns) if ns.nsid == nsid => direct,
+            _ => {
+                let at = self.namespaces.binary_search_by_key(&nsid, |ns| ns.nsid).ok()?;
+                Some(&self.namespaces[at])
+            }
+        }
+    }
+}
+
+/// A namespace as an I/O command sees it.
+#[derive(Debug)]
+pub struct NamespaceView {
+    /// Its id, 1 to FFFFFFFEh.
+    pub nsid: u32,
+    /// Where its blocks are.
+    pub backing: BackingRef,
+    /// log2 of the logical block size in bytes: 9 or 12.
+    pub lba_shift: u8,
+    /// Size in logical blocks.
+    pub block_count: u64,
+    /// Whether writes are refused.
+    pub read_only: bool,
+    /// One set of counters per core of the reactor, by core index.
+    pub counters: Arc<[IoCounters]>,
+}
+
+/// Counters of one core on one namespace. Written by that core alone, with plain loads and
+/// stores; read by anyone.
+#[derive(Debug, Default)]
+#[repr(align(64))]
+pub struct IoCounters {
+    read_commands: AtomicU64,
+    write_commands: AtomicU64,
+    read_bytes: AtomicU64,
+    write_bytes: AtomicU64,
+    errors: AtomicU64,
+}
+
+impl IoCounters {
+    /// Zeroed counters for `cores` cores.
+    pub fn for_cores(cores: usize) -> Arc<[IoCounters]> {
+        (0..cores).map(|_| IoCounters::default()).collect()
+    }
+
+    /// A Read (or Compare) command of so many bytes succeeded. Called by the owning core only.
+    pub fn count_read(&self, bytes: u64) {
+        bump(&self.read_commands, 1);
+        bump(&self.read_bytes, bytes);
+    }
+
+    /// A Write command of so many bytes succeeded. Called by the owning core only.
+    pub fn count_write(&self, bytes: u64) {
+        bump(&self.write_commands, 1);
+        bump(&self.write_bytes, bytes);
+    }
+
+    /// A command failed on the medium. Called by the owning core only.
+    pub fn count_error(&self) {
+        bump(&self.errors, 1);
+    }
+
+    /// What was counted so far.
+    pub fn totals(&self) -> IoTotals {
+        IoTotals {
+            read_commands: self.read_commands.load(Ordering::Relaxed),
+            write_commands: self.write_commands.load(Ordering::Relaxed),
+            read_bytes: self.read_bytes.load(Ordering::Relaxed),
+            write_bytes: self.write_bytes.load(Ordering::Relaxed),
+            errors: self.errors.load(Ordering::Relaxed),
+        }
+    }
+}
+
+/// The one writer adds without a locked instruction.
+fn bump(cell: &AtomicU64, by: u64) {
+    cell.store(cell.load(Ordering::Relaxed).wrapping_add(by), Ordering::Relaxed);
+}
+
+/// Sums of [`IoCounters`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct IoTotals {
+    /// Read and Compare commands that succeeded.
+    pub read_commands: u64,
+    /// Write commands that succeeded.
+    pub write_commands: u64,
+    /// Bytes they read.
+    pub read_bytes: u64,
+    /// Bytes they wrote.
+    pub write_bytes: u64,
+    /// Commands that failed on the medium.
+    pub errors: u64,
+}
+
+impl std::ops::AddAssign for IoTotals {
+    fn add_assign(&mut self, other: IoTotals) {
+        self.read_commands += other.read_commands;
+        self.write_commands += other.write_commands;
+        self.read_bytes += other.read_bytes;
+        self.write_bytes += other.write_bytes;
+        self.errors += other.errors;
+    }
+}
+
+/// When a queue last heard from its host. Written by the queue's core, read by the target when it
+/// decides whether a keep-alive timer has run out.
+#[derive(Debug, Clone, Default)]
+pub struct QueueActivity(Arc<AtomicU64>);
+
+impl QueueActivity {
+    /// A capsule arrived in the turn that began at `now`. Called by the owning core only.
+    pub fn mark(&self, now: std::time::Duration) {
+        self.0.store(now.as_nanos() as u64, Ordering::Relaxed);
+    }
+
+    /// The time last marked; zero when never.
+    pub fn last(&self) -> std::time::Duration {
+        std::time::Duration::from_nanos(self.0.load(Ordering::Relaxed))
+    }
+}

@@ -1,0 +1,125 @@
+//! What the control thread and the data cores tell each other.
+//!
+//! Nothing is shared but what a message carries. Messages to one core arrive in order.
+
+use backing::BackingId;
+use nvmf::target::{AbortToken, Binding};
+use nvmf::view::{QueueActivity, SubsystemView};
+use nvmf::{Outcome, QueueKey, Slot};
+use std::sync::Arc;
+
+/// How to serve a queue.
+#[derive(Debug, Clone)]
+pub struct QueueParams {
+    /// 0 for an admin queue.
+    pub qid: u16,
+    /// Entries of the submission queue.
+    pub sq_entries: u16,
+    /// Responses that the host is ready to receive at a time.
+    pub host_receives: u16,
+    /// In-capsule data that a capsule may carry, in bytes.
+    pub in_capsule: u32,
+    /// Marked at each capsule.
+    pub activity: QueueActivity,
+}
+
+/// From the control thread to a core. `E` is the provider's endpoint, `B` the shared backing.
+#[derive(Debug)]
+pub enum ToCore<E, B> {
+    /// Take a queue in and post its receives; answered by [`ToControl::Attached`].
+    Attach {
+        /// The queue.
+        key: QueueKey,
+        /// Its queue pair.
+        endpoint: E,
+        /// How to serve it.
+        params: QueueParams,
+    },
+    /// The connection is up: sends may be posted from now on.
+    Established(QueueKey),
+    /// Connect succeeded.
+    Bind {
+        /// Which queue.
+        key: QueueKey,
+        /// To what.
+        binding: Binding,
+    },
+    /// A command handed on with [`ToControl::Execute`] is done.
+    Complete {
+        /// Which queue.
+        key: QueueKey,
+        /// Which command.
+        slot: Slot,
+        /// How.
+        outcome: Outcome,
+    },
+    /// Stop a command if it can be stopped; answered by [`ToControl::Aborted`].
+    Abort {
+        /// Which queue.
+        key: QueueKey,
+        /// Which command.
+        cid: u16,
+        /// To answer with.
+        token: AbortToken,
+    },
+    /// Fail the queue pair, drain the queue and give it back; answered by
+    /// [`ToControl::Detached`]. Repeats are ignored.
+    Close(QueueKey),
+    /// New namespaces of a subsystem.
+    Publish(Arc<SubsystemView>),
+    /// Make a backing usable.
+    AddBacking(BackingId, B),
+    /// Forget a backing once nothing is in flight on it; answered by
+    /// [`ToControl::BackingRemoved`].
+    RemoveBacking(BackingId),
+    /// Leave the loop.
+    Stop,
+}
+
+/// From a core to the control thread.
+#[derive(Debug)]
+pub enum ToControl<E> {
+    /// The queue's receives are posted: the connection may be accepted.
+    Attached(QueueKey),
+    /// The queue cannot be served (no memory left for its receives): its endpoint comes back.
+    Refused {
+        /// Which queue.
+        key: QueueKey,
+        /// Its queue pair.
+        endpoint: E,
+    },
+    /// A command that the control thread is to carry out; answered by [`ToCore::Complete`].
+    Execute {
+        /// Which queue.
+        key: QueueKey,
+        /// Which command.
+        slot: Slot,
+        /// The submission queue entry.
+        command: [u8; 64],
+        /// Data from the host; empty for none.
+        data: Vec<u8>,
+    },
+    /// Whether a command was stopped before it was carried out.
+    Aborted {
+        /// Of the question.
+        token: AbortToken,
+        /// Whether it was.
+        stopped: bool,
+    },
+    /// The queue failed or its host broke a rule: it is draining.
+    Closing {
+        /// Which queue.
+        key: QueueKey,
+        /// Why, in words for the log.
+        reason: String,
+    },
+    /// The queue has drained; its endpoint may be destroyed.
+    Detached {
+        /// Which queue.
+        key: QueueKey,
+        /// Its queue pair.
+        endpoint: E,
+    },
+    /// Nothing uses the backing on this core any more.
+    BackingRemoved(BackingId),
+}
