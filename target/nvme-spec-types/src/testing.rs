@@ -1,0 +1,12 @@
+//! What the tests of this crate share.
+
+use std::vec::Vec;
+
+/// Bytes from hexadecimal digits; white space is skipped.
+pub(crate) fn hex(digits: &str) -> Vec<u8> {
+    let digits: Vec<u8> = digits.bytes().filter(|b| !b.is_ascii_whitespace()).collect();
+    digits
+        .chunks(2)
+        .map(|pair| u8::from_str_radix(core::str::from_utf8(pair).unwrap(), 16).unwrap())
+        .collect()
+}
