@@ -263,7 +263,7 @@ pub const PROPERTY_ATTRIB_OFFSET: u16 = ATTRIB as u16;
 /// Byte of the OFST field in a property command, for error locations.
 pub const PROPERTY_OFST_OFFSET: u16 = OFST as u16;
 
-/// The Property Get command (NVMe Base 2.1, 6.4). The value comes back in
+/// The Property Get command (NVMe Base 2.1, 6.5). The value comes back in
 /// dwords 0 and 1 of the completion.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PropertyGet {
@@ -329,7 +329,7 @@ impl PropertySet {
 }
 
 /// The Disconnect command, which deletes the I/O queue it is sent on
-/// (NVMe Base 2.1, 6.5).
+/// (NVMe Base 2.1, 6.4).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Disconnect {
     /// Command identifier.

@@ -23,11 +23,15 @@ extern crate std;
 #[macro_use]
 mod layout;
 
+pub mod aer;
 pub mod command;
 pub mod completion;
 pub mod error;
 pub mod fabrics;
+pub mod feature;
+pub mod log;
 pub mod nqn;
+pub mod nvm;
 pub mod opcode;
 pub mod property;
 pub mod rdma_cm;
@@ -37,9 +41,12 @@ pub mod status;
 mod testing;
 pub mod zero_based;
 
+pub use aer::{AsyncEvent, AsyncEventType};
 pub use command::{Command, Fuse, Psdt};
 pub use completion::Completion;
 pub use error::ParseError;
+pub use feature::{FeatureId, FeatureSelect};
+pub use log::LogId;
 pub use nqn::{Nqn, NqnError};
 pub use opcode::{AdminOpcode, DataDirection, FabricsType, IoOpcode};
 pub use sgl::SglDescriptor;

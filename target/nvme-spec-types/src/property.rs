@@ -194,7 +194,7 @@ bit_fields! { Csts: u32 {
     shst with_shst: u8 = 2, 2;
 } }
 
-/// Controller Ready Timeouts (NVMe Base 2.1, 3.1.4.20), in units of 500 ms.
+/// Controller Ready Timeouts (NVMe Base 2.1, 3.1.4), in units of 500 ms.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Crto(pub u32);
 
