@@ -1,0 +1,167 @@
+//! What can go wrong with a disk: at opening (for the administrator) and per operation (for the
+//! host, by way of [`IoError`]).
+
+use crate::IoError;
+use std::io;
+use std::path::PathBuf;
+
+/// Why a backing could not be opened. Each message names the path and says what to do.
+#[derive(Debug, thiserror::Error)]
+pub enum OpenError {
+    /// There is no such file or device.
+    #[error("{path}: no such file or device; give a size to have a file created", path = .path.display())]
+    NotFound {
+        /// The path asked for.
+        path: PathBuf,
+    },
+    /// The file could not be created.
+    #[error("{path}: cannot create the file: {source}; its folder must exist and be writable", path = .path.display())]
+    Create {
+        /// The path asked for.
+        path: PathBuf,
+        /// The system's answer.
+        source: io::Error,
+    },
+    /// The process may not open it.
+    #[error("{path}: permission denied; run as a user who may {verb} it{hint}", path = .path.display())]
+    Permission {
+        /// The path asked for.
+        path: PathBuf,
+        /// "read" or "read and write".
+        verb: &'static str,
+        /// What else would help, or nothing.
+        hint: &'static str,
+    },
+    /// The medium refuses writes.
+    #[error("{path}: the device or its file system is read-only; set read_only to export it so", path = .path.display())]
+    MediumReadOnly {
+        /// The path asked for.
+        path: PathBuf,
+    },
+    /// Neither a regular file nor a block device.
+    #[error("{path}: is {kind}, neither a regular file nor a block device", path = .path.display())]
+    Kind {
+        /// The path asked for.
+        path: PathBuf,
+        /// What it is.
+        kind: &'static str,
+    },
+    /// Mounted, part of an array or volume, or opened exclusively.
+    #[error("{path}: the device is in use (mounted, part of an array or volume group, or already exported); release it first", path = .path.display())]
+    DeviceBusy {
+        /// The path asked for.
+        path: PathBuf,
+    },
+    /// A lock on the file is held elsewhere.
+    #[error("{path}: already exported by another process; stop it, or have both use read_only", path = .path.display())]
+    LockedElsewhere {
+        /// The path asked for.
+        path: PathBuf,
+    },
+    /// The same file is already open in this process.
+    #[error("{path}: already exported as another namespace of this process; export it once, or have both use read_only", path = .path.display())]
+    LockedHere {
+        /// The path asked for.
+        path: PathBuf,
+    },
+    /// The file is larger than the size asked for.
+    #[error("{path}: holds {actual} bytes, more than the size of {wanted}; files are never cut: raise the size or leave it out", path = .path.display())]
+    WouldShrink {
+        /// The path asked for.
+        path: PathBuf,
+        /// Bytes in the file.
+        actual: u64,
+        /// Bytes asked for.
+        wanted: u64,
+    },
+    /// A size was given for something whose size is its own.
+    #[error("{path}: is a block device, whose size cannot be set; leave the size out", path = .path.display())]
+    SizeOfDevice {
+        /// The path asked for.
+        path: PathBuf,
+    },
+    /// Extending failed.
+    #[error("{path}: cannot extend the file to {wanted} bytes: {source}", path = .path.display())]
+    Extend {
+        /// The path asked for.
+        path: PathBuf,
+        /// Bytes asked for.
+        wanted: u64,
+        /// The system's answer.
+        source: io::Error,
+    },
+    /// No whole block fits.
+    #[error("{what}: {bytes} bytes are less than one block of {block_size}; give a larger size")]
+    TooSmall {
+        /// The path, or the kind of medium.
+        what: String,
+        /// Bytes there are.
+        bytes: u64,
+        /// Bytes per block.
+        block_size: u32,
+    },
+    /// Direct I/O cannot be done in blocks this small.
+    #[error("{path}: direct I/O needs blocks of {needed} bytes, not {wanted}; set block_size = {needed}, or buffered = true", path = .path.display())]
+    BlockSize {
+        /// The path asked for.
+        path: PathBuf,
+        /// Block size asked for, in bytes.
+        wanted: u32,
+        /// Smallest one possible, in bytes.
+        needed: u32,
+    },
+    /// The medium's own blocks are larger than any we offer.
+    #[error("{path}: has blocks of {needed} bytes, more than the 4096 supported; set buffered = true", path = .path.display())]
+    BlocksTooLarge {
+        /// The path asked for.
+        path: PathBuf,
+        /// The medium's smallest block, in bytes.
+        needed: u32,
+    },
+    /// No memory for a RAM disk.
+    #[error("RAM disk of {size} bytes: {source}")]
+    Memory {
+        /// Bytes asked for.
+        size: u64,
+        /// What refused.
+        source: region::MapError,
+    },
+    /// Anything else.
+    #[error("{path}: cannot {doing}: {source}", path = .path.display())]
+    System {
+        /// The path asked for.
+        path: PathBuf,
+        /// What was being done.
+        doing: &'static str,
+        /// The system's answer.
+        source: io::Error,
+    },
+}
+
+/// Which way an operation moved data, which decides what a failing medium is called.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Direction {
+    Read,
+    Write,
+}
+
+/// The one place where the system's error numbers become ours.
+pub(crate) fn io_error(errno: i32, direction: Direction) -> IoError {
+    match errno {
+        // Block layer statuses: plain failure, medium error, protection error, target error.
+        libc::EIO | libc::ENODATA | libc::EILSEQ | libc::EREMOTEIO | libc::EUCLEAN => {
+            match direction {
+                Direction::Read => IoError::ReadFault,
+                Direction::Write => IoError::WriteFault,
+            }
+        }
+        libc::ENOSPC | libc::EDQUOT => IoError::NoSpace,
+        libc::EFBIG => IoError::OutOfRange,
+        libc::EROFS | libc::EPERM | libc::EACCES => IoError::ReadOnly,
+        libc::ENODEV | libc::ENXIO | libc::ESHUTDOWN | libc::ESTALE => IoError::Gone,
+        libc::ETIMEDOUT | libc::ETIME => IoError::TimedOut,
+        libc::ENOMEM | libc::EAGAIN | libc::EINTR | libc::EBUSY => IoError::Busy,
+        libc::EOPNOTSUPP | libc::ENOSYS => IoError::Unsupported,
+        other => IoError::Other(other),
+    }
+}

@@ -1,0 +1,336 @@
+//! Opening a disk: finding out what it is, making sure that nobody else has it, deciding how to
+//! reach it. Runs on the control thread and may block.
+
+use crate::backing::{Backing, FileStore, Store};
+use crate::probe::{self, Facts};
+use crate::ram::RamStore;
+use crate::{BackingSpec, BlockSize, Geometry, Medium, OpenError};
+use rustix::fs::{FlockOperation, OFlags};
+use rustix::io::Errno;
+use std::fs::{File, OpenOptions};
+use std::io;
+use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::AtomicU64;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+/// How long to wait for a lock or claim that somebody else holds. The kernel closes the files of
+/// a process that was killed only after its last operation, so a restarted daemon may find its own
+/// former self in the way.
+const RELEASE_WAIT: Duration = Duration::from_secs(1);
+
+/// How often to look meanwhile.
+const RELEASE_STEP: Duration = Duration::from_millis(20);
+
+/// Preferred unit of RAM and null disks, in bytes.
+const MEMORY_OPTIMAL_IO: u32 = 4096;
+
+impl Backing {
+    /// Opens what `spec` describes.
+    ///
+    /// A regular file is locked (flock) and a device opened exclusively: a second exporter, in
+    /// this process or another, and a mounted device are refused. Read-only users of one *file*
+    /// may share it. Direct I/O is used unless the file system refuses it or `spec` says so.
+    ///
+    /// # Errors
+    /// [`OpenError`], whose message tells the administrator what to do.
+    pub fn open(spec: &BackingSpec) -> Result<Arc<Backing>, OpenError> {
+        match &spec.medium {
+            Medium::Path { path, size, buffered } => open_path(spec, path, *size, *buffered),
+            Medium::Ram { size } => {
+                let geometry = memory_geometry(spec, "RAM disk", *size, true)?;
+                let store = RamStore::new(geometry.capacity)
+                    .map_err(|source| OpenError::Memory { size: *size, source })?;
+                Ok(backing(Store::Ram(store), geometry))
+            }
+            Medium::Null { size } => {
+                Ok(backing(Store::Null, memory_geometry(spec, "null disk", *size, false)?))
+            }
+        }
+    }
+}
+
+fn backing(store: Store, geometry: Geometry) -> Arc<Backing> {
+    let capacity = AtomicU64::new(geometry.capacity);
+    Arc::new(Backing { store, geometry, capacity, learned: Default::default() })
+}
+
+/// Geometry of a disk without a medium. A flush has nothing to do there, so no cache is owned up
+/// to: of a RAM disk nothing outlives the process anyway.
+fn memory_geometry(
+    spec: &BackingSpec,
+    what: &str,
+    size: u64,
+    discard: bool,
+) -> Result<Geometry, OpenError> {
+    let block_size = spec.block_size.unwrap_or(BlockSize::B512).bytes();
+    Ok(Geometry {
+        capacity: whole_blocks(what, size, block_size)?,
+        block_size,
+        optimal_io: MEMORY_OPTIMAL_IO,
+        atomic_write: 0,
+        volatile_cache: false,
+        discard,
+        discard_zeroes: true,
+        read_only: spec.read_only,
+    })
+}
+
+fn whole_blocks(what: &str, bytes: u64, block_size: u32) -> Result<u64, OpenError> {
+    match bytes / u64::from(block_size) * u64::from(block_size) {
+        0 => Err(OpenError::TooSmall { what: what.to_owned(), bytes, block_size }),
+        capacity => Ok(capacity),
+    }
+}
+
+fn open_path(
+    spec: &BackingSpec,
+    path: &Path,
+    size: Option<u64>,
+    buffered: bool,
+) -> Result<Arc<Backing>, OpenError> {
+    let is_device = is_block_device(path, size.is_some() && !spec.read_only)?;
+    if is_device && size.is_some() {
+        return Err(OpenError::SizeOfDevice { path: path.to_owned() });
+    }
+    let (file, direct) = open_file(path, spec.read_only, is_device, size.is_some(), !buffered)?;
+    let meta = file.metadata().map_err(|e| system(path, "look at it", e))?;
+    let claim = if is_device {
+        Claim::none()
+    } else {
+        lock(&file, path, spec.read_only)?;
+        Claim::on(meta.dev(), meta.ino())
+    };
+    if let Some(wanted) = size {
+        extend(&file, path, meta.len(), wanted, spec.read_only)?;
+    }
+    let facts = if is_device {
+        probe::device(&file, path, meta.rdev(), direct)?
+    } else {
+        probe::file(&file, path, direct)?
+    };
+    let block_size = choose_block_size(spec.block_size, &facts, path)?;
+    let geometry = Geometry {
+        capacity: whole_blocks(&path.display().to_string(), facts.bytes, block_size)?,
+        block_size,
+        optimal_io: facts.optimal_io.max(block_size).next_multiple_of(block_size),
+        atomic_write: 0,
+        volatile_cache: facts.volatile_cache,
+        discard: facts.discard && !spec.read_only,
+        discard_zeroes: facts.discard_zeroes && !spec.read_only,
+        read_only: spec.read_only || facts.read_only,
+    };
+    let store = FileStore {
+        file,
+        is_device,
+        direct,
+        memory_align: facts.memory_align,
+        progress_unit: block_size.max(facts.offset_align).max(facts.memory_align),
+        _claim: claim,
+    };
+    Ok(backing(Store::File(store), geometry))
+}
+
+/// Whether it is a device; an absent file is none, if it may be created.
+fn is_block_device(path: &Path, may_create: bool) -> Result<bool, OpenError> {
+    let kind = match std::fs::metadata(path) {
+        Ok(meta) => meta.file_type(),
+        Err(e) if e.kind() == io::ErrorKind::NotFound && may_create => return Ok(false),
+        Err(e) if e.kind() == io::ErrorKind::NotFound => {
+            return Err(OpenError::NotFound { path: path.to_owned() });
+        }
+        Err(e) => return Err(refused(path, true, e)),
+    };
+    let odd = |kind| Err(OpenError::Kind { path: path.to_owned(), kind });
+    match kind {
+        kind if kind.is_file() => Ok(false),
+        kind if kind.is_block_device() => Ok(true),
+        kind if kind.is_dir() => odd("a folder"),
+        kind if kind.is_char_device() => odd("a character device"),
+        kind if kind.is_fifo() => odd("a pipe"),
+        kind if kind.is_socket() => odd("a socket"),
+        _ => odd("something else"),
+    }
+}
+
+/// Opens it, for direct I/O if wanted and possible (the second value says so).
+fn open_file(
+    path: &Path,
+    read_only: bool,
+    is_device: bool,
+    may_create: bool,
+    want_direct: bool,
+) -> Result<(File, bool), OpenError> {
+    let create = may_create && !read_only && !is_device;
+    let open = |direct: bool| {
+        let mut flags = OFlags::empty();
+        flags.set(OFlags::DIRECT, direct);
+        // On a device: refuse if it is mounted or otherwise claimed, and claim it.
+        flags.set(OFlags::EXCL, is_device);
+        OpenOptions::new()
+            .read(true)
+            .write(!read_only)
+            .create(create)
+            .truncate(false)
+            .mode(0o600)
+            .custom_flags(flags.bits() as i32)
+            .open(path)
+    };
+    let existed = path.exists();
+    let first = patiently(|| open(want_direct), |e| e.raw_os_error() == Some(libc::EBUSY));
+    let result = match first {
+        Ok(file) => Ok((file, want_direct)),
+        Err(e) if want_direct && e.raw_os_error() == Some(libc::EINVAL) => {
+            tracing::info!(path = %path.display(), "no direct I/O here: going through the page cache");
+            open(false).map(|file| (file, false))
+        }
+        Err(e) => Err(e),
+    };
+    result.map_err(|source| {
+        if create && !existed {
+            OpenError::Create { path: path.to_owned(), source }
+        } else {
+            refused(path, read_only, source)
+        }
+    })
+}
+
+/// Tries again while the failure is one that may pass, for [`RELEASE_WAIT`] at most.
+fn patiently<T, E>(
+    mut attempt: impl FnMut() -> Result<T, E>,
+    may_pass: impl Fn(&E) -> bool,
+) -> Result<T, E> {
+    let start = Instant::now();
+    loop {
+        match attempt() {
+            Err(error) if may_pass(&error) && start.elapsed() < RELEASE_WAIT => {
+                std::thread::sleep(RELEASE_STEP);
+            }
+            result => return result,
+        }
+    }
+}
+
+/// What a refusal to open means.
+fn refused(path: &Path, read_only: bool, source: io::Error) -> OpenError {
+    let path = path.to_owned();
+    match source.raw_os_error() {
+        Some(libc::EBUSY) => OpenError::DeviceBusy { path },
+        Some(libc::EROFS) => OpenError::MediumReadOnly { path },
+        Some(libc::EACCES | libc::EPERM) if read_only => {
+            OpenError::Permission { path, verb: "read", hint: "" }
+        }
+        Some(libc::EACCES | libc::EPERM) => OpenError::Permission {
+            path,
+            verb: "read and write",
+            hint: ", or set read_only if it can only be read",
+        },
+        Some(libc::ENOENT) => OpenError::NotFound { path },
+        _ => OpenError::System { path, doing: "open it", source },
+    }
+}
+
+/// Takes the advisory lock: shared for reading, else exclusive. It belongs to the open file, so
+/// a second opening conflicts within one process too.
+fn lock(file: &File, path: &Path, read_only: bool) -> Result<(), OpenError> {
+    let operation = if read_only {
+        FlockOperation::NonBlockingLockShared
+    } else {
+        FlockOperation::NonBlockingLockExclusive
+    };
+    let here = || file.metadata().is_ok_and(|meta| Claim::exists(meta.dev(), meta.ino()));
+    let locked = patiently(
+        || rustix::fs::flock(file, operation),
+        |error| *error == Errno::WOULDBLOCK && !here(),
+    );
+    match locked {
+        Ok(()) => Ok(()),
+        Err(Errno::WOULDBLOCK) if here() => Err(OpenError::LockedHere { path: path.to_owned() }),
+        Err(Errno::WOULDBLOCK) => Err(OpenError::LockedElsewhere { path: path.to_owned() }),
+        Err(error) => {
+            // A file system without locks (some network ones) is no reason to refuse its files.
+            tracing::warn!(path = %path.display(), %error, "cannot lock the file: make sure that nothing else writes to it");
+            Ok(())
+        }
+    }
+}
+
+fn extend(
+    file: &File,
+    path: &Path,
+    actual: u64,
+    wanted: u64,
+    read_only: bool,
+) -> Result<(), OpenError> {
+    let path: PathBuf = path.to_owned();
+    if actual > wanted {
+        return Err(OpenError::WouldShrink { path, actual, wanted });
+    }
+    if actual < wanted && read_only {
+        let source = io::Error::from_raw_os_error(libc::EROFS);
+        return Err(OpenError::Extend { path, wanted, source });
+    }
+    if actual < wanted {
+        file.set_len(wanted).map_err(|source| OpenError::Extend { path, wanted, source })?;
+    }
+    Ok(())
+}
+
+/// The block size asked for, if the medium can do it; else the smallest it can do.
+fn choose_block_size(
+    wanted: Option<BlockSize>,
+    facts: &Facts,
+    path: &Path,
+) -> Result<u32, OpenError> {
+    let needed = facts.offset_align;
+    if needed > BlockSize::B4096.bytes() {
+        return Err(OpenError::BlocksTooLarge { path: path.to_owned(), needed });
+    }
+    match wanted.map(BlockSize::bytes) {
+        Some(wanted) if wanted < needed => {
+            Err(OpenError::BlockSize { path: path.to_owned(), wanted, needed: 4096 })
+        }
+        Some(wanted) => Ok(wanted),
+        None if needed <= 512 => Ok(512),
+        None => Ok(4096),
+    }
+}
+
+fn system(path: &Path, doing: &'static str, source: io::Error) -> OpenError {
+    OpenError::System { path: path.to_owned(), doing, source }
+}
+
+/// Files that this process has open as backings, by device and inode: only to tell an
+/// administrator *who* holds a lock. One entry per opening.
+static CLAIMS: Mutex<Vec<(u64, u64)>> = Mutex::new(Vec::new());
+
+/// One entry of [`CLAIMS`], taken back on drop.
+#[derive(Debug)]
+pub(crate) struct Claim(Option<(u64, u64)>);
+
+impl Claim {
+    fn none() -> Claim {
+        Claim(None)
+    }
+
+    fn on(dev: u64, ino: u64) -> Claim {
+        CLAIMS.lock().unwrap_or_else(PoisonError::into_inner).push((dev, ino));
+        Claim(Some((dev, ino)))
+    }
+
+    fn exists(dev: u64, ino: u64) -> bool {
+        CLAIMS.lock().unwrap_or_else(PoisonError::into_inner).contains(&(dev, ino))
+    }
+}
+
+impl Drop for Claim {
+    fn drop(&mut self) {
+        if let Some(key) = self.0 {
+            let mut claims = CLAIMS.lock().unwrap_or_else(PoisonError::into_inner);
+            if let Some(at) = claims.iter().position(|claim| *claim == key) {
+                claims.swap_remove(at);
+            }
+        }
+    }
+}
