@@ -1,0 +1,36 @@
+#: what nvme-cli asks a controller is answered
+#: core
+target_up ram:64
+host_connect --nr-io-queues 1
+show() {
+    say "nvme $*"
+    nvme "$@" >"$OUT/answer" 2>&1 || { cat "$OUT/answer"; fail "nvme $*"; }
+    cat "$OUT/answer"
+}
+show id-ctrl "/dev/$CTRL"
+expect_match "^subnqn[[:space:]]*: $NQN" "$(cat "$OUT/answer")" "id-ctrl"
+expect_match "^cntrltype[[:space:]]*: 1" "$(cat "$OUT/answer")" "id-ctrl"
+show id-ns "$DEV"
+expect_match "^nsze[[:space:]]*: 0x" "$(cat "$OUT/answer")" "id-ns"
+show ns-descs "$DEV"
+expect_match "^(uuid|nguid|eui64) *:" "$(cat "$OUT/answer")" "ns-descs"
+show list-ns "/dev/$CTRL"
+expect_match "0x1" "$(cat "$OUT/answer")" "list-ns"
+show list
+expect_match "$DEV" "$(cat "$OUT/answer")" "list"
+show list-subsys
+expect_match "live" "$(cat "$OUT/answer")" "list-subsys"
+show smart-log "/dev/$CTRL"
+expect_match "^critical_warning[[:space:]]*: 0" "$(cat "$OUT/answer")" "smart-log"
+show error-log "/dev/$CTRL"
+show effects-log "/dev/$CTRL"
+expect_match "ACS2 .*00000[0-9a-f]*1" "$(cat "$OUT/answer")" "effects-log: log page supported"
+show show-regs -H "/dev/$CTRL"
+expect_match "cap[[:space:]]*:|Controller Capabilities" "$(cat "$OUT/answer")" "show-regs"
+show get-feature -f 7 "/dev/$CTRL"
+show get-feature -f 0xf "/dev/$CTRL"
+if nvme admin-passthru "/dev/$CTRL" --opcode=0xc7 >"$OUT/answer" 2>&1; then
+    fail "an unknown admin command succeeded"
+fi
+expect_match "INVALID_OPCODE|Invalid Command Opcode" "$(cat "$OUT/answer")" "unknown admin command"
+host_disconnect

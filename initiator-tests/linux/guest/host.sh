@@ -1,0 +1,90 @@
+# The Linux host: connecting, finding its devices, and putting load on them.
+
+# host_discover: the discovery log, as text.
+host_discover() {
+    nvme discover -t rdma -a "$TARGET_ADDR" -s 4420 -w "$HOST_ADDR" "$@"
+}
+
+# host_connect [nvme connect options]: connects to NQN and sets CTRL (nvme0),
+# DEV (/dev/nvme0n1: the first namespace). A lost target is looked for every
+# second for two minutes.
+host_connect() {
+    nvme connect -t rdma -a "$TARGET_ADDR" -s 4420 -w "$HOST_ADDR" -n "$NQN" \
+        --reconnect-delay 1 --ctrl-loss-tmo 120 "$@"
+    until_true 10 host_find || fail "no block device came after connecting"
+    say "connected: $CTRL, $DEV, $(cat "/sys/class/nvme/$CTRL/queue_count") queues"
+}
+
+# Only the devices of our subsystem: the machine may have an NVMe disk itself.
+host_find() {
+    local entry
+    CTRL='' DEV=''
+    for entry in /sys/class/nvme/nvme*; do
+        [ "$(cat "$entry/subsysnqn")" != "$NQN" ] || CTRL=${entry##*/}
+    done
+    for entry in /sys/block/nvme*n*; do
+        [ "$(cat "$entry/hidden")" = 0 ] || continue
+        [ "$(cat "$entry/device/subsysnqn")" != "$NQN" ] || { DEV=/dev/${entry##*/} && break; }
+    done
+    [ -n "$CTRL" ] && [ -b "$DEV" ]
+}
+
+host_disconnect() {
+    nvme disconnect -n "$NQN" | grep -q 'disconnected 1 controller' || fail "disconnect found no controller"
+    ! host_find || fail "the device is still there after disconnecting"
+}
+
+host_state() { cat "/sys/class/nvme/$CTRL/state"; }
+host_is() { [ "$(host_state)" = "$1" ]; }
+
+# load_run NAME fio-options...: runs fio on DEV; its errors and mismatches fail the case.
+load_run() {
+    local name=$1
+    shift
+    say "fio $name"
+    fio --name="$name" --filename="$DEV" --ioengine=io_uring --direct=1 --group_reporting \
+        --output="$OUT/fio-$name.txt" "$@" || {
+        head -n 20 "$OUT/fio-$name.txt"
+        fail "fio $name: $(grep -aiE -m 1 'verify|error|err=' "$OUT/fio-$name.txt")"
+    }
+}
+
+# verify_run NAME fio-options...: random writes, each block checked by checksum.
+verify_run() { load_run "$@" --rw=randwrite --verify=crc32c --do_verify=1 --verify_fatal=1; }
+
+# load_start NAME fio-options...: as load_run, in the background; load_pid and load_ok tell.
+load_start() {
+    local name=$1
+    shift
+    fio --name="$name" --filename="$DEV" --ioengine=io_uring --direct=1 --group_reporting \
+        --output="$OUT/fio-$name.txt" "$@" >"$OUT/fio-$name.err" 2>&1 &
+    load_pid=$!
+    sleep 2
+    kill -0 $load_pid || fail "fio $name ended at once: $(head -n 3 "$OUT/fio-$name.err")"
+}
+load_ok() {
+    wait $load_pid || fail "fio: $(grep -haiE -m 1 'verify|error|err=' "$OUT"/fio-*.txt "$OUT"/fio-*.err)"
+}
+
+# filesystem_check MKFS FSCK: a file system on DEV keeps a file through a remount.
+filesystem_check() {
+    local sum
+    say "$1"
+    $1 "$DEV"
+    mount "$DEV" /mnt/data
+    random_file /tmp/sample 24
+    sum=$(sha256sum </tmp/sample)
+    cp /tmp/sample /mnt/data/sample
+    mkdir /mnt/data/many
+    local i
+    for i in {1..50}; do echo "$i" >"/mnt/data/many/$i"; done
+    sync -f /mnt/data
+    umount /mnt/data
+    echo 3 >/proc/sys/vm/drop_caches
+    mount "$DEV" /mnt/data
+    expect "$sum" "$(sha256sum </mnt/data/sample)" "checksum after remount"
+    expect 50 "$(cat /mnt/data/many/* | sort -nu | wc -l)" "small files after remount"
+    umount /mnt/data
+    say "$2"
+    $2 "$DEV"
+}

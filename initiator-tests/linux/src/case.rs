@@ -1,0 +1,194 @@
+//! Case scripts: what their headers declare.
+//!
+//! A case is one bash script in `cases/`, named by what it shows. Comment lines
+//! that begin with `#:` declare, one key a line:
+//!
+//! - the first line without a known key: the summary (one line);
+//! - `machines`: `qemu`, `uml` (default both);
+//! - `topologies`: `veth` (two rxe devices with a real wire between them),
+//!   `loop` (both ends on one rxe device), `siw` (iWARP; `uml` only); the case
+//!   runs once per topology (default `veth`);
+//! - `targets`: `nvmfd`, `nvmet` (default both);
+//! - `seconds`: the time bound inside an emulated machine (default 60);
+//! - `cpus`: processors the machine must have (default 2; `uml` has one);
+//! - `disk`: `nvme` gives the machine an NVMe disk of QEMU's (`qemu` only);
+//! - `core`: belongs to the subset run on further kernels.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, bail};
+
+use crate::runner::TargetKind;
+
+/// Kinds of machine.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum MachineKind {
+    /// QEMU with a stock distribution kernel.
+    Qemu,
+    /// User-Mode Linux, a kernel as a process.
+    Uml,
+}
+
+impl MachineKind {
+    /// The name used on the command line and in case headers.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Qemu => "qemu",
+            Self::Uml => "uml",
+        }
+    }
+}
+
+/// What a machine must be like before a case can run in it. Cases that need
+/// the same share one machine.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Setup {
+    /// `veth`, `loop` or `siw`.
+    pub topology: String,
+    /// Processors.
+    pub cpus: u32,
+    /// An NVMe disk of the machine's own.
+    pub nvme_disk: bool,
+}
+
+/// One case script.
+#[derive(Clone, Debug)]
+pub struct Case {
+    /// File name without `.sh`.
+    pub name: String,
+    /// One line on what it shows.
+    pub summary: String,
+    /// The script.
+    pub path: PathBuf,
+    /// Machines it can run in.
+    pub machines: Vec<String>,
+    /// Topologies it runs on, each once.
+    pub topologies: Vec<String>,
+    /// Targets it makes sense for.
+    pub targets: Vec<String>,
+    /// Time bound in seconds.
+    pub seconds: u64,
+    /// Processors needed.
+    pub cpus: u32,
+    /// Needs an NVMe disk in the machine.
+    pub nvme_disk: bool,
+    /// Part of the core subset.
+    pub core: bool,
+}
+
+impl Case {
+    /// Reads the header of one script.
+    ///
+    /// # Errors
+    /// When the script cannot be read, has no summary, or declares a key or a
+    /// number that is not known.
+    pub fn read(path: &Path) -> Result<Self> {
+        let text =
+            fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
+        let name = path.file_stem().and_then(|s| s.to_str()).context("a case has a name")?;
+        Self::parse(name, path, &text).with_context(|| format!("in {}", path.display()))
+    }
+
+    fn parse(name: &str, path: &Path, text: &str) -> Result<Self> {
+        let mut case = Self {
+            name: name.to_owned(),
+            summary: String::new(),
+            path: path.to_owned(),
+            machines: words("qemu uml"),
+            topologies: words("veth"),
+            targets: words("nvmfd nvmet"),
+            seconds: 60,
+            cpus: 2,
+            nvme_disk: false,
+            core: false,
+        };
+        for line in text.lines().filter_map(|line| line.strip_prefix("#: ")) {
+            let (key, value) = line.split_once(' ').unwrap_or((line, ""));
+            match key {
+                "machines" => case.machines = words(value),
+                "topologies" => case.topologies = words(value),
+                "targets" => case.targets = words(value),
+                "seconds" => case.seconds = value.trim().parse()?,
+                "cpus" => case.cpus = value.trim().parse()?,
+                "disk" => case.nvme_disk = value.trim() == "nvme",
+                "core" => case.core = true,
+                _ if case.summary.is_empty() => line.clone_into(&mut case.summary),
+                other => bail!("unknown key {other}"),
+            }
+        }
+        if case.summary.is_empty() {
+            bail!("no summary line");
+        }
+        Ok(case)
+    }
+
+    /// The setups this case runs in on `machine` against `target`; empty when
+    /// it does not apply there.
+    pub fn setups(&self, machine: MachineKind, target: TargetKind) -> Vec<Setup> {
+        let applies = self.machines.iter().any(|m| m == machine.name())
+            && self.targets.iter().any(|t| t == target.name());
+        self.topologies
+            .iter()
+            .filter(|topology| applies && (*topology != "siw" || machine == MachineKind::Uml))
+            .map(|topology| Setup {
+                topology: topology.clone(),
+                cpus: if machine == MachineKind::Uml { 1 } else { self.cpus },
+                nvme_disk: self.nvme_disk,
+            })
+            .collect()
+    }
+}
+
+/// All cases of `dir`, by name.
+///
+/// # Errors
+/// When the folder or a script in it cannot be read.
+pub fn all(dir: &Path) -> Result<Vec<Case>> {
+    let mut paths: Vec<PathBuf> = fs::read_dir(dir)
+        .with_context(|| format!("cannot read {}", dir.display()))?
+        .flatten()
+        .map(|entry| entry.path())
+        .filter(|path| path.extension().is_some_and(|e| e == "sh"))
+        .collect();
+    paths.sort();
+    paths.iter().map(|path| Case::read(path)).collect()
+}
+
+fn words(text: &str) -> Vec<String> {
+    text.split_whitespace().map(str::to_owned).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Case, MachineKind};
+    use crate::runner::TargetKind;
+    use std::path::Path;
+
+    fn parse(text: &str) -> anyhow::Result<Case> {
+        Case::parse("x", Path::new("x.sh"), text)
+    }
+
+    #[test]
+    fn header_keys_are_read_and_defaults_stand() {
+        let case =
+            parse("#: shows a thing\n#: topologies veth siw\n#: seconds 9\n#: core\n").unwrap();
+        assert_eq!(case.summary, "shows a thing");
+        assert_eq!((case.seconds, case.cpus, case.core), (9, 2, true));
+        let on = |machine| case.setups(machine, TargetKind::Nvmet).len();
+        assert_eq!((on(MachineKind::Qemu), on(MachineKind::Uml)), (1, 2));
+    }
+
+    #[test]
+    fn a_case_for_one_target_does_not_apply_to_the_other() {
+        let case = parse("#: shows a thing\n#: targets nvmfd\n").unwrap();
+        assert!(case.setups(MachineKind::Qemu, TargetKind::Nvmet).is_empty());
+        assert_eq!(case.setups(MachineKind::Qemu, TargetKind::Nvmfd).len(), 1);
+    }
+
+    #[test]
+    fn unknown_keys_and_missing_summaries_are_refused() {
+        assert!(parse("#: shows a thing\n#: second 9\n").is_err());
+        assert!(parse("true\n").is_err());
+    }
+}
