@@ -1,0 +1,662 @@
+//! The driver: one controller over a connector and a device.
+
+use crate::controller::{ControlData, Controller, ControllerConfig, Goodbye, Purpose, Step};
+use crate::link::{Link, LinkState, Owner, RAW_SENDS, Tag, Work};
+use crate::queue::{Finished, HostQueue, Pace, QueueShape, Violation};
+use crate::request::{Lost, Payload, Request, SubmitError};
+use crate::{Arena, ControllerInfo, NamespaceInfo};
+use nvme_spec_types::rdma_cm::{CmReject, CmRequest};
+use nvme_spec_types::{Command, Completion, SglDescriptor, ZeroBased};
+use rdma::cm::QpParams;
+use rdma::{
+    Access, CmEvent, ConnId, ConnectParams, Connector, CoreIndex, HostDevice, Now, QpId, Wc, WcOp,
+};
+use region::{Region, Span};
+use std::collections::VecDeque;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// How a host goes about it.
+#[derive(Debug, Clone)]
+pub struct HostConfig {
+    /// The target's address.
+    pub target: SocketAddr,
+    /// The core whose device is given to [`Host::new`].
+    pub core: CoreIndex,
+    /// What to ask for.
+    pub controller: ControllerConfig,
+    /// How many commands are kept outstanding on I/O queues.
+    pub pace: Pace,
+    /// RDMA READs of the target that each queue pair answers at a time, 1 to 255.
+    pub responder_resources: u8,
+    /// Whether the target is asked to invalidate keys in commands of our own.
+    pub invalidate: bool,
+    /// Whether the data of Connect goes inside the capsule on I/O queues.
+    pub connect_in_capsule: bool,
+    /// How long connecting may take before it is given up.
+    pub attempt_timeout: Duration,
+    /// How long after a loss to connect anew; `None` for never.
+    pub reconnect_delay: Option<Duration>,
+    /// Whether to carry on after a [`Violation`] (for hosts that provoke them).
+    pub lenient: bool,
+}
+
+/// Where a host is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum HostState {
+    /// No connection. With a time: connects anew then.
+    Off(Option<Now>),
+    /// On the way to a controller; given up at this time.
+    Connecting(Now),
+    /// In use.
+    Live,
+    /// Leaving the controller in good order; torn down at this time.
+    Leaving(Now),
+    /// The connections are being taken down.
+    TearingDown,
+}
+
+/// What a host tells its user.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum HostEvent {
+    /// The controller is in use.
+    Live,
+    /// A request ended. Its memory is the caller's again.
+    Done {
+        /// On which queue.
+        qid: u16,
+        /// Which.
+        token: u64,
+        /// How.
+        result: Result<Completion, Lost>,
+    },
+    /// An asynchronous event: dword 0 of its completion.
+    Async(u32),
+    /// The controller is lost or was left; requests end as lost.
+    Down(String),
+    /// Nothing of the connections is left.
+    Off,
+    /// The target did what no correct target does.
+    Violation(u16, Violation),
+}
+
+/// What a host counted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct HostStats {
+    /// Capsules sent, the controller's own included.
+    pub commands: u64,
+    /// Responses received.
+    pub responses: u64,
+    /// Responses that invalidated a key.
+    pub invalidations: u64,
+    /// Times that a controller came into use.
+    pub connects: u64,
+}
+
+/// A host with at most one controller at a time. See the [crate](crate).
+pub struct Host<C: Connector, D: HostDevice<Endpoint = C::Endpoint>> {
+    config: HostConfig,
+    region: Arc<Region>,
+    cm: C,
+    device: D,
+    arena: Arena,
+    controller: Controller,
+    state: HostState,
+    /// Whether the user wants a controller: what decides about connecting anew.
+    wanted: bool,
+    /// By queue id; a queue that was never opened or is gone is `None`.
+    links: Vec<Option<Link>>,
+    steps: Vec<Step>,
+    events: VecDeque<HostEvent>,
+    completions: Vec<Wc>,
+    stats: HostStats,
+}
+
+/// Completions taken from the device at a time.
+const POLL_BATCH: usize = 64;
+
+impl<C: Connector, D: HostDevice<Endpoint = C::Endpoint>> Host<C, D> {
+    /// A host that is off. `device` was opened with `region`, all of which the host hands out.
+    pub fn new(config: HostConfig, region: Arc<Region>, cm: C, device: D) -> Host<C, D> {
+        Host {
+            controller: Controller::new(config.controller.clone()),
+            arena: Arena::new(region.span()),
+            config,
+            region,
+            cm,
+            device,
+            state: HostState::Off(None),
+            wanted: false,
+            links: Vec::new(),
+            steps: Vec::new(),
+            events: VecDeque::new(),
+            completions: Vec::new(),
+            stats: HostStats::default(),
+        }
+    }
+
+    /// Where it is.
+    pub fn state(&self) -> HostState {
+        self.state
+    }
+
+    /// What it counted.
+    pub fn stats(&self) -> HostStats {
+        self.stats
+    }
+
+    /// The memory that spans are of.
+    pub fn region(&self) -> &Arc<Region> {
+        &self.region
+    }
+
+    /// Memory for data.
+    pub fn arena(&mut self) -> &mut Arena {
+        &mut self.arena
+    }
+
+    /// The controller's Identify data.
+    pub fn info(&self) -> &ControllerInfo {
+        self.controller.info()
+    }
+
+    /// Namespaces that were there when the controller came into use.
+    pub fn namespaces(&self) -> &[NamespaceInfo] {
+        self.controller.namespaces()
+    }
+
+    /// I/O queues in use: ids 1 to this.
+    pub fn io_queues(&self) -> u16 {
+        self.controller.io_queues()
+    }
+
+    /// The controller id.
+    pub fn cntlid(&self) -> u16 {
+        self.controller.cntlid()
+    }
+
+    /// Commands outstanding on a queue.
+    pub fn outstanding(&self, qid: u16) -> usize {
+        self.link(qid).map_or(0, |link| link.queue.outstanding())
+    }
+
+    /// Starts to connect, if off.
+    pub fn connect(&mut self, now: Now) {
+        if let HostState::Off(_) = self.state {
+            self.state = HostState::Connecting(now + self.config.attempt_timeout);
+            self.wanted = true;
+            self.controller.start(&mut self.steps);
+            self.carry_out(now);
+        }
+    }
+
+    /// Leaves the controller; [`HostEvent::Off`] comes when it is done.
+    pub fn leave(&mut self, now: Now, goodbye: Goodbye) {
+        self.wanted = false;
+        match self.state {
+            HostState::Live => {
+                self.state = HostState::Leaving(now + self.config.attempt_timeout);
+                self.controller.leave(goodbye, &mut self.steps);
+                self.carry_out(now);
+            }
+            HostState::Connecting(_) => self.tear_down(now, "given up"),
+            HostState::Off(_) => self.state = HostState::Off(None),
+            HostState::Leaving(_) | HostState::TearingDown => {}
+        }
+    }
+
+    /// Changes when to connect anew after the next loss.
+    pub fn set_reconnect_delay(&mut self, delay: Option<Duration>) {
+        self.config.reconnect_delay = delay;
+        if let (HostState::Off(at @ Some(_)), None) = (&mut self.state, delay) {
+            *at = None;
+        }
+    }
+
+    /// Sends a request on queue `qid`. It goes out with the next [`turn`](Self::turn).
+    ///
+    /// # Errors
+    /// [`SubmitError`]; nothing was sent then.
+    pub fn submit(&mut self, qid: u16, request: Request) -> Result<u16, SubmitError> {
+        if self.state != HostState::Live {
+            return Err(SubmitError::NotConnected);
+        }
+        let Request { command, data, token } = request;
+        self.send(qid, command, data, Owner::User(token), None)
+    }
+
+    /// Sends a message that need not be a capsule at all on queue `qid`. What the target answers
+    /// is reported as a [`Violation`] unless it fits a command outstanding.
+    ///
+    /// # Errors
+    /// [`SubmitError`]; nothing was sent then.
+    pub fn send_raw(&mut self, qid: u16, message: &[u8]) -> Result<(), SubmitError> {
+        let span = self.arena.alloc(message.len() as u32).ok_or(SubmitError::Data)?;
+        match self.links.get_mut(usize::from(qid)).and_then(Option::as_mut) {
+            Some(link) if link.state == LinkState::Up && link.takes_raw() => {
+                self.region.write(span, message);
+                link.send_raw(span, &mut self.device);
+                Ok(())
+            }
+            _ => {
+                self.arena.free(span);
+                Err(SubmitError::NotConnected)
+            }
+        }
+    }
+
+    /// What happened, oldest first.
+    pub fn poll_event(&mut self) -> Option<HostEvent> {
+        self.events.pop_front()
+    }
+
+    /// Does what there is to do and returns whether there was anything.
+    pub fn turn(&mut self, now: Now) -> bool {
+        let mut worked = false;
+        while let Some(event) = self.cm.poll(now) {
+            worked = true;
+            self.on_cm_event(now, event);
+        }
+        let mut completions = std::mem::take(&mut self.completions);
+        worked |= self.device.poll_cq(now, POLL_BATCH, &mut completions) > 0;
+        for wc in completions.drain(..) {
+            self.on_completion(now, &wc);
+        }
+        self.completions = completions;
+        worked |= self.on_time(now);
+        worked |= self.reap(now);
+        self.device.flush(now);
+        worked
+    }
+
+    /// When [`turn`](Self::turn) is due even if nothing happens.
+    pub fn timeout(&self) -> Option<Now> {
+        let own = match self.state {
+            HostState::Off(at) => at,
+            HostState::Connecting(at) | HostState::Leaving(at) => Some(at),
+            HostState::Live | HostState::TearingDown => None,
+        };
+        [own, self.controller.timeout(), self.cm.timeout(), self.device.timeout()]
+            .into_iter()
+            .flatten()
+            .min()
+    }
+
+    /// The connector and the device, for arming and sleeping.
+    pub fn provider(&mut self) -> (&mut C, &mut D) {
+        (&mut self.cm, &mut self.device)
+    }
+
+    fn link(&self, qid: u16) -> Option<&Link> {
+        self.links.get(usize::from(qid))?.as_ref()
+    }
+
+    fn qid_of_conn(&self, conn: ConnId) -> Option<usize> {
+        self.links.iter().position(|link| link.as_ref().is_some_and(|link| link.conn == conn))
+    }
+
+    fn qid_of_qp(&self, qp: QpId) -> Option<usize> {
+        self.links.iter().position(|link| link.as_ref().is_some_and(|link| link.qp == qp))
+    }
+
+    /// Builds and sends a capsule. `scratch` is memory of ours that the command owns.
+    fn send(
+        &mut self,
+        qid: u16,
+        mut command: Command,
+        data: Payload,
+        owner: Owner,
+        scratch: Option<(Span, bool)>,
+    ) -> Result<u16, SubmitError> {
+        let link = self.links.get_mut(usize::from(qid)).and_then(Option::as_mut);
+        let Some(link) = link.filter(|link| link.state == LinkState::Up) else {
+            return Err(SubmitError::NotConnected);
+        };
+        if !link.queue.has_room() {
+            return Err(SubmitError::Full);
+        }
+        let room = link.queue.shape().in_capsule;
+        let mut tail = Vec::new();
+        let (mut keys, mut may_invalidate) = (Vec::new(), Vec::new());
+        match data {
+            Payload::None => command.set_sgl1(SglDescriptor::NO_DATA),
+            Payload::AsIs(bytes) => tail = bytes,
+            Payload::InCapsule(span) => {
+                tail = vec![0; span.len() as usize];
+                self.region.read(span, &mut tail);
+                command.set_sgl1(SglDescriptor::InCapsule { offset: 0, len: span.len() });
+            }
+            Payload::Keyed { spans, access, invalidate } => {
+                if spans.len() > 1 && spans.len() * 16 > room as usize {
+                    return Err(SubmitError::Data);
+                }
+                let list = spans.len() > 1;
+                for span in spans {
+                    let Some(remote) = self.device.expose(link.qp, span, access) else {
+                        for rkey in keys {
+                            self.device.unexpose(link.qp, rkey);
+                        }
+                        return Err(SubmitError::Data);
+                    };
+                    keys.push(remote.rkey);
+                    if invalidate {
+                        may_invalidate.push(remote.rkey);
+                    }
+                    let (addr, key) = (remote.addr, remote.rkey);
+                    let keyed = SglDescriptor::Keyed { addr, len: span.len(), key, invalidate };
+                    if list {
+                        tail.extend_from_slice(&keyed.to_bytes());
+                    } else {
+                        command.set_sgl1(keyed);
+                    }
+                }
+                if list {
+                    let len = tail.len() as u32;
+                    command.set_sgl1(SglDescriptor::LastSegment { offset: 0, len });
+                }
+            }
+        }
+        if tail.len() > room as usize {
+            return Err(SubmitError::Data);
+        }
+        let cid = link
+            .queue
+            .begin(Tag { owner, keys, scratch }, may_invalidate)
+            .expect("room was checked");
+        command.set_cid(cid);
+        let slot = HostQueue::<Tag>::slot_of(cid);
+        let capsule = link.capsule(slot);
+        self.region.write(capsule, command.as_bytes());
+        self.region.write(capsule.slice(64, capsule.len() - 64), &tail);
+        link.send_capsule(slot, 64 + tail.len() as u32, &mut self.device);
+        self.stats.commands += 1;
+        Ok(cid)
+    }
+
+    fn on_cm_event(&mut self, now: Now, event: CmEvent) {
+        match event {
+            CmEvent::Connected { conn, .. } => {
+                let Some(qid) = self.qid_of_conn(conn) else { return };
+                let link = self.links[qid].as_mut().expect("found above");
+                if link.state == LinkState::Connecting {
+                    link.state = LinkState::Up;
+                    self.controller.on_link_up(qid as u16, &mut self.steps);
+                    self.carry_out(now);
+                }
+            }
+            CmEvent::Refused { conn, reason, private_data } => {
+                let Some(qid) = self.qid_of_conn(conn) else { return };
+                let reason = match CmReject::parse(&private_data) {
+                    Ok(reject) => format!("queue {qid} refused: {reason}: {}", reject.sts),
+                    Err(_) => format!("queue {qid} refused: {reason}"),
+                };
+                self.tear_down(now, &reason);
+            }
+            CmEvent::Disconnected { conn, reason } => {
+                if let Some(qid) = self.qid_of_conn(conn) {
+                    self.tear_down(now, &format!("queue {qid} disconnected: {reason}"));
+                }
+            }
+            CmEvent::Request(request) => self.cm.reject(now, request.conn, &[]),
+            CmEvent::Established(_) | CmEvent::ListenerDown { .. } | CmEvent::ListenerUp { .. } => {
+            }
+        }
+    }
+
+    fn on_completion(&mut self, now: Now, wc: &Wc) {
+        let Some(qid) = self.qid_of_qp(wc.qp) else { return };
+        let work = Work::of(wc.wr_id);
+        let link = self.links[qid].as_mut().expect("found above");
+        link.retire(work);
+        if let Work::Raw(span) = work {
+            self.arena.free(span);
+        }
+        if !wc.is_ok() {
+            if link.state != LinkState::Draining {
+                self.tear_down(now, &format!("queue {qid}: {work:?} failed: {:?}", wc.status));
+            }
+            return;
+        }
+        match (work, wc.op) {
+            (Work::Recv(index), WcOp::Recv { byte_len, invalidated }) => {
+                let message = link.message(index, byte_len, &self.region);
+                let result = link.queue.on_response(&message, invalidated);
+                if link.state != LinkState::Draining {
+                    link.post_recv(index, &mut self.device);
+                }
+                self.stats.responses += 1;
+                self.stats.invalidations += u64::from(invalidated.is_some());
+                match result {
+                    Ok(Some(finished)) => self.on_finished(now, qid as u16, finished),
+                    Ok(None) => {}
+                    Err(violation) => {
+                        self.events.push_back(HostEvent::Violation(qid as u16, violation));
+                        if !self.config.lenient {
+                            self.tear_down(now, &format!("queue {qid}: {violation}"));
+                        }
+                    }
+                }
+            }
+            (Work::Capsule(slot), _) => {
+                if let Some(finished) = link.queue.on_sent(slot) {
+                    self.on_finished(now, qid as u16, finished);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn on_finished(&mut self, now: Now, qid: u16, finished: Finished<Tag>) {
+        let Finished { tag, completion } = finished;
+        if let Some(qp) = self.link(qid).map(|link| link.qp) {
+            for &rkey in &tag.keys {
+                self.device.unexpose(qp, rkey);
+            }
+        }
+        let mut data = Vec::new();
+        if let Some((span, from_controller)) = tag.scratch {
+            if from_controller {
+                data.resize(span.len() as usize, 0);
+                self.region.read(span, &mut data);
+            }
+            self.arena.free(span);
+        }
+        match tag.owner {
+            Owner::User(token) => {
+                self.events.push_back(HostEvent::Done { qid, token, result: Ok(completion) });
+            }
+            Owner::Controller(purpose) => {
+                self.controller.on_done(now, purpose, &completion, &data, &mut self.steps);
+                self.carry_out(now);
+            }
+        }
+    }
+
+    fn on_time(&mut self, now: Now) -> bool {
+        match self.state {
+            HostState::Off(Some(at)) if at <= now => {
+                self.connect(now);
+                return true;
+            }
+            HostState::Connecting(at) if at <= now => {
+                self.tear_down(now, "connecting took too long");
+                return true;
+            }
+            HostState::Leaving(at) if at <= now => {
+                self.tear_down(now, "leaving took too long");
+                return true;
+            }
+            _ => {}
+        }
+        self.controller.on_time(now, &mut self.steps);
+        let worked = !self.steps.is_empty();
+        self.carry_out(now);
+        worked
+    }
+
+    fn carry_out(&mut self, now: Now) {
+        // Steps may add to the list while they are carried out.
+        let mut at = 0;
+        while at < self.steps.len() && self.state != HostState::TearingDown {
+            let step = std::mem::replace(&mut self.steps[at], Step::NoFlowControl(0xffff));
+            at += 1;
+            match step {
+                Step::Open { qid, entries, cntlid, in_capsule } => {
+                    if let Err(reason) = self.open(now, qid, entries, cntlid, in_capsule) {
+                        self.tear_down(now, &reason);
+                    }
+                }
+                Step::Send { qid, purpose, command, data } => {
+                    if let Err(error) = self.send_control(qid, purpose, command, data) {
+                        self.tear_down(now, &format!("{purpose:?} cannot be sent: {error}"));
+                    }
+                }
+                Step::NoFlowControl(qid) => {
+                    if let Some(Some(link)) = self.links.get_mut(usize::from(qid)) {
+                        link.queue.disable_flow_control();
+                    }
+                }
+                Step::Live => {
+                    self.state = HostState::Live;
+                    self.stats.connects += 1;
+                    self.events.push_back(HostEvent::Live);
+                }
+                Step::Event(dw0) => self.events.push_back(HostEvent::Async(dw0)),
+                Step::Left => self.tear_down(now, "left"),
+                Step::Fail(reason) => self.tear_down(now, &reason),
+            }
+        }
+        self.steps.clear();
+    }
+
+    fn open(
+        &mut self,
+        now: Now,
+        qid: u16,
+        entries: u16,
+        cntlid: u16,
+        in_capsule: u32,
+    ) -> Result<(), String> {
+        let pace = if qid == 0 { Pace::Head } else { self.config.pace };
+        let shape = QueueShape { qid, entries, in_capsule, pace };
+        let params = QpParams {
+            send_depth: u32::from(entries) + RAW_SENDS,
+            recv_depth: u32::from(entries),
+            max_reads: 1,
+            shared_recv: false,
+        };
+        let memory = Link::memory(&shape, &mut self.arena).ok_or("no memory for a queue")?;
+        let opened = self.cm.open(now, self.config.target, self.config.core, &params);
+        let (conn, endpoint) = opened.map_err(|error| {
+            self.arena.free(memory);
+            error.to_string()
+        })?;
+        let attached = self.device.attach(endpoint);
+        let link = Link::new(shape, conn, attached, memory, &mut self.device);
+        self.device.flush(now);
+        if self.links.len() <= usize::from(qid) {
+            self.links.resize_with(usize::from(qid) + 1, || None);
+        }
+        self.links[usize::from(qid)] = Some(link);
+        let private = CmRequest {
+            recfmt: 0,
+            qid,
+            hrqsize: entries,
+            hsqsize: ZeroBased::<u16>::saturating(u32::from(entries)),
+            cntlid,
+        };
+        let params = ConnectParams {
+            private_data: private.to_bytes().to_vec(),
+            initiator_depth: 0,
+            responder_resources: self.config.responder_resources,
+        };
+        self.cm.connect(now, conn, &params).map_err(|error| error.to_string())
+    }
+
+    fn send_control(
+        &mut self,
+        qid: u16,
+        purpose: Purpose,
+        command: Command,
+        data: ControlData,
+    ) -> Result<(), SubmitError> {
+        let (len, access) = match &data {
+            ControlData::None => (0, Access::RemoteRead),
+            ControlData::ToController(bytes) => (bytes.len() as u32, Access::RemoteRead),
+            ControlData::FromController(len) => (*len, Access::RemoteWrite),
+        };
+        if len == 0 {
+            let owner = Owner::Controller(purpose);
+            return self.send(qid, command, Payload::None, owner, None).map(drop);
+        }
+        let span = self.arena.alloc(len).ok_or(SubmitError::Data)?;
+        let mut in_capsule = false;
+        if let ControlData::ToController(bytes) = &data {
+            self.region.write(span, bytes);
+            let room = self.link(qid).map_or(0, |link| link.queue.shape().in_capsule);
+            in_capsule = self.config.connect_in_capsule && len <= room;
+        }
+        let payload = if in_capsule {
+            Payload::InCapsule(span)
+        } else {
+            Payload::Keyed { spans: vec![span], access, invalidate: self.config.invalidate }
+        };
+        let scratch = Some((span, access == Access::RemoteWrite));
+        let sent = self.send(qid, command, payload, Owner::Controller(purpose), scratch);
+        if sent.is_err() {
+            self.arena.free(span);
+        }
+        sent.map(drop)
+    }
+
+    fn tear_down(&mut self, now: Now, reason: &str) {
+        if let HostState::Off(_) | HostState::TearingDown = self.state {
+            return;
+        }
+        self.state = HostState::TearingDown;
+        self.controller.stop();
+        for link in self.links.iter_mut().flatten() {
+            self.cm.disconnect(now, link.conn);
+            self.device.fail(link.qp);
+            link.state = LinkState::Draining;
+        }
+        self.events.push_back(HostEvent::Down(reason.to_owned()));
+    }
+
+    /// Takes drained connections away; when none is left the host is off.
+    fn reap(&mut self, now: Now) -> bool {
+        if self.state != HostState::TearingDown {
+            return false;
+        }
+        let mut worked = false;
+        for qid in 0..self.links.len() {
+            let drained = |link: &Link| link.state == LinkState::Draining && link.is_drained();
+            let Some(mut link) = self.links[qid].take_if(|link| drained(link)) else { continue };
+            worked = true;
+            for tag in link.queue.drain() {
+                for &rkey in &tag.keys {
+                    self.device.unexpose(link.qp, rkey);
+                }
+                if let Some((span, _)) = tag.scratch {
+                    self.arena.free(span);
+                }
+                if let Owner::User(token) = tag.owner {
+                    let qid = qid as u16;
+                    self.events.push_back(HostEvent::Done { qid, token, result: Err(Lost) });
+                }
+            }
+            let endpoint = self.device.detach(link.qp);
+            self.cm.destroy(link.conn, endpoint);
+            self.arena.free(link.into_memory());
+        }
+        if self.links.iter().all(Option::is_none) {
+            self.links.clear();
+            self.events.push_back(HostEvent::Off);
+            let delay = self.config.reconnect_delay.filter(|_| self.wanted);
+            self.state = HostState::Off(delay.map(|delay| now + delay));
+            worked = true;
+        }
+        worked
+    }
+}
