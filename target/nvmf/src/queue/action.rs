@@ -24,9 +24,10 @@ pub struct RemoteSegment {
 /// Local bytes of a command.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Place {
-    /// So many bytes into the slot's buffer.
+    /// So many bytes into the slot's buffer; a multiple of 4096 where an operation reads or writes.
     Buffer(u32),
-    /// So many bytes into the in-capsule data area of the slot's receive.
+    /// So many bytes into the in-capsule data area of the slot's receive
+    /// ([`super::Queue::recv`]); a multiple of 4096 where an operation writes it.
     Capsule(u32),
 }
 
@@ -69,7 +70,7 @@ pub enum IoKind {
 }
 
 /// What a queue asks for. Actions are carried out in order.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Action {
     /// The receive's capsule has been taken in: post it again.
     ReleaseRecv(RecvToken),
@@ -79,6 +80,18 @@ pub enum Action {
         /// For whom.
         slot: Slot,
         /// Bytes, at most twice the largest transfer.
+        len: u32,
+    },
+    /// Forget the slot's [`Action::Allocate`], which was not granted yet: the command was aborted.
+    Withdraw(Slot),
+    /// Copy `len` bytes from `from` bytes into the in-capsule data area of the slot's receive to the
+    /// start of its buffer, at once.
+    Lift {
+        /// For whom.
+        slot: Slot,
+        /// Bytes into the data area.
+        from: u32,
+        /// How many.
         len: u32,
     },
     /// RDMA READ the slot's segments ([`super::Queue::segments`]) one after the other into its
@@ -113,7 +126,7 @@ pub enum Action {
         len: u32,
     },
     /// Hand the command ([`super::Queue::command`]) to the control thread with a copy of its data;
-    /// answer with [`super::Queue::on_executed`].
+    /// answer with [`super::Queue::on_executed`]. The data is copied before the next action.
     Execute {
         /// For whom.
         slot: Slot,
@@ -147,9 +160,6 @@ pub enum CloseReason {
     /// More capsules are outstanding than the queue has entries.
     #[error("more commands outstanding than the queue's {0} entries")]
     TooManyCommands(u16),
-    /// The first command was not Connect.
-    #[error("opcode {0:#04x} before Connect")]
-    NotConnected(u8),
     /// The host asked for it: Disconnect command.
     #[error("the host sent a Disconnect command")]
     HostDisconnect,

@@ -10,10 +10,555 @@
 //! ```
 //!
 //! - A slot has at most one buffer. [`Action::Allocate`] asks for it, [`Queue::on_buffer`] grants
-//!   it, and it is the reactor's to take back when the slot ends ([`Queue::on_sent`]).
+//!   it, and it is the reactor's to take back when the slot ends ([`Queue::on_sent`]), or as soon as
+//!   a [`Action::Respond`] says that it pushes nothing.
 //! - The receive that brought a capsule is held until [`Action::ReleaseRecv`]: at once for most,
-//!   after the I/O for a write whose data came in the capsule.
+//!   after the I/O for a write whose data came in the capsule. It always comes before the
+//!   command's [`Action::Respond`], so that a host never finds its queue without a receive.
 //! - Every slot ends with exactly one [`Action::Respond`] and one [`Queue::on_sent`], unless the
 //!   queue closes: then no more responses are made, and each slot ends when nothing of the reactor
 //!   is outstanding for it any more.
 //! - A violation that cannot be answered yields [`Action::Close`].
+//!
+//! # Closing
+//! [`Queue::begin_close`] ends at once what waits for a buffer, for the control thread or for a
+//! free slot. A [`Action::Pull`], [`Action::Io`] or [`Action::Respond`] that was asked for is still
+//! answered, exactly once, also when the reactor never got to carry it out; that ends its slot.
+//! Afterwards the only action is [`Action::ReleaseRecv`], and events for ended slots are ignored.
+//!
+//! # Order of checks
+//! A command is checked in full before it takes anything but its slot: command id, PSDT and fuse,
+//! Connect state, opcode, namespace, write protection, transfer size, block range, SGL. What may
+//! change while it waits (the namespace) is looked up again when its I/O is made.
+
+pub mod action;
+mod data;
+mod io;
+mod slot;
+
+pub use action::{Action, CloseReason, Io, IoKind, MAX_SEGMENTS, Place, RecvToken, RemoteSegment};
+
+use crate::target::Binding;
+use crate::view::SubsystemView;
+use crate::{Outcome, Slot};
+use data::Need;
+use nvme_spec_types::command::COMMAND_SIZE;
+use nvme_spec_types::{
+    AdminOpcode, Command, Completion, DataDirection, FabricsType, Fuse, Psdt, Status, StatusCode,
+};
+use slot::{DataAt, Entry, State};
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+/// Most slots of one queue: twice the entries, as far as a [`Slot`] reaches.
+const MAX_SLOTS: usize = u16::MAX as usize;
+
+/// Submission queue head pointer that a completion carries when flow control is off
+/// (NVMe Base 2.1, 3.3.3.2.1).
+const SQHD_NO_FLOW_CONTROL: u16 = 0xffff;
+
+/// How a queue is made.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct QueueConfig {
+    /// 0 for an admin queue.
+    pub qid: u16,
+    /// Entries of the submission queue, at least 1: how many commands may be outstanding.
+    pub sq_entries: u16,
+    /// In-capsule data that is accepted, in bytes; 0 for none.
+    pub in_capsule: u32,
+    /// Largest data transfer of one command, in bytes.
+    pub max_transfer: u32,
+    /// The core's index, for counters.
+    pub core: usize,
+}
+
+/// Where a queue stands with Connect.
+#[derive(Debug, Clone)]
+enum Link {
+    /// No Connect yet, or one that failed.
+    Unbound,
+    /// A Connect is being carried out, in this slot.
+    Connecting(Slot),
+    /// Part of a controller.
+    Bound(Binding),
+}
+
+/// A capsule for which no slot was free.
+#[derive(Debug, Clone, Copy)]
+struct Held {
+    command: Command,
+    received: u32,
+    recv: RecvToken,
+}
+
+/// One queue pair. See the module for its contract.
+#[derive(Debug)]
+pub struct Queue {
+    config: QueueConfig,
+    link: Link,
+    closing: bool,
+    /// Twice the entries: a host may send a command again before our own SEND completion of its
+    /// last response has been seen.
+    entries: Vec<Entry>,
+    free: Vec<Slot>,
+    /// Capsules beyond that; bounded by `sq_entries`, since each is an outstanding command.
+    held: VecDeque<Held>,
+    /// Commands taken in and not yet responded to; at most `sq_entries`.
+    outstanding: u16,
+    /// One bit per command id in use.
+    cids: Box<[u64; 1024]>,
+    /// Submission queue head: entries freed so far, modulo the queue's size.
+    head: u16,
+}
+
+impl Queue {
+    /// A queue that waits for its Connect. All that it will ever need is allocated here.
+    pub fn new(config: QueueConfig) -> Queue {
+        let slots = (usize::from(config.sq_entries.max(1)) * 2).min(MAX_SLOTS);
+        Queue {
+            config,
+            link: Link::Unbound,
+            closing: false,
+            entries: (0..slots).map(|_| Entry::new()).collect(),
+            free: (0..slots as u16).rev().map(Slot).collect(),
+            held: VecDeque::with_capacity(usize::from(config.sq_entries)),
+            outstanding: 0,
+            cids: Box::new([0; 1024]),
+            head: 0,
+        }
+    }
+
+    /// How many slots there are: slot numbers are below this.
+    pub fn slots(&self) -> usize {
+        self.entries.len()
+    }
+
+    /// Bytes of data that the slot's segments describe.
+    pub fn data_len(&self, slot: Slot) -> u32 {
+        self.entry(slot).segments().iter().map(|segment| segment.len).sum()
+    }
+
+    /// The host memory of a command's data; its lengths add up to what the command moves.
+    pub fn segments(&self, slot: Slot) -> &[RemoteSegment] {
+        self.entry(slot).segments()
+    }
+
+    /// The command in a slot.
+    pub fn command(&self, slot: Slot) -> &[u8; COMMAND_SIZE] {
+        self.entry(slot).command.as_bytes()
+    }
+
+    /// The receive that a slot still holds.
+    pub fn recv(&self, slot: Slot) -> Option<RecvToken> {
+        self.entry(slot).recv
+    }
+
+    /// The outcome's data of a slot for which [`Action::Fill`] was asked.
+    pub fn take_fill(&mut self, slot: Slot) -> Vec<u8> {
+        std::mem::take(&mut self.entry_mut(slot).fill)
+    }
+
+    /// What the queue belongs to, once connected.
+    pub fn binding(&self) -> Option<&Binding> {
+        match &self.link {
+            Link::Bound(binding) => Some(binding),
+            Link::Unbound | Link::Connecting(_) => None,
+        }
+    }
+
+    /// Whether [`Queue::begin_close`] was called.
+    pub fn is_closing(&self) -> bool {
+        self.closing
+    }
+
+    /// Whether no command is left in any slot or waiting for one.
+    pub fn is_drained(&self) -> bool {
+        self.free.len() == self.entries.len() && self.held.is_empty()
+    }
+
+    /// Slots in use and capsules that wait for one.
+    pub fn occupied(&self) -> (usize, usize) {
+        (self.entries.len() - self.free.len(), self.held.len())
+    }
+
+    /// A message of `received` bytes arrived; `capsule` is a copy of its first 64.
+    pub fn on_capsule(
+        &mut self,
+        capsule: &[u8; COMMAND_SIZE],
+        received: u32,
+        recv: RecvToken,
+        out: &mut Vec<Action>,
+    ) {
+        if self.closing {
+            out.push(Action::ReleaseRecv(recv));
+            return;
+        }
+        if received < COMMAND_SIZE as u32 {
+            out.push(Action::ReleaseRecv(recv));
+            out.push(Action::Close(CloseReason::ShortCapsule(received)));
+            return;
+        }
+        if self.outstanding >= self.config.sq_entries {
+            out.push(Action::ReleaseRecv(recv));
+            out.push(Action::Close(CloseReason::TooManyCommands(self.config.sq_entries)));
+            return;
+        }
+        self.outstanding += 1;
+        let held = Held { command: Command::from_bytes(*capsule), received, recv };
+        // Nobody overtakes a capsule that waits.
+        match if self.held.is_empty() { self.free.pop() } else { None } {
+            Some(slot) => self.start(slot, held, out),
+            None => self.held.push_back(held),
+        }
+    }
+
+    /// The slot's buffer is there.
+    pub fn on_buffer(&mut self, slot: Slot, out: &mut Vec<Action>) {
+        match self.entry(slot).state {
+            State::AwaitBuffer => self.with_buffer(slot, out),
+            State::AwaitFill => {
+                let push = self.entry(slot).fill.len() as u32;
+                let result = self.entry(slot).result;
+                out.push(Action::Fill(slot));
+                self.respond(slot, Status::SUCCESS, result, push, out);
+            }
+            state => self.unexpected("a buffer", state),
+        }
+    }
+
+    /// The host's data is in the slot's buffer.
+    pub fn on_pulled(&mut self, slot: Slot, out: &mut Vec<Action>) {
+        match self.entry(slot).state {
+            State::AwaitPull if self.closing => self.end(slot, out),
+            State::AwaitPull => match self.control_direction(&self.entry(slot).command) {
+                Some(_) => {
+                    let len = self.entry(slot).len;
+                    self.execute(slot, Some((Place::Buffer(0), len)), out);
+                }
+                None => self.with_data(slot, out),
+            },
+            state => self.unexpected("pulled data", state),
+        }
+    }
+
+    /// A look at what [`Action::Peek`] asked for.
+    pub fn on_payload(&mut self, slot: Slot, bytes: &[u8], out: &mut Vec<Action>) {
+        match self.entry(slot).state {
+            State::AwaitDescriptors => {
+                let located = self.need(slot).and_then(|need| {
+                    let need = need.unwrap_or(Need::Exactly(0));
+                    data::read_list(self.entry_mut(slot), need, bytes)
+                });
+                match located {
+                    Ok(()) => self.proceed(slot, out),
+                    Err(status) => self.fail(slot, status, out),
+                }
+            }
+            State::AwaitPayload => self.with_ranges(slot, bytes, out),
+            state => self.unexpected("a payload", state),
+        }
+    }
+
+    /// The control thread has carried the command out. An outcome for a slot that does not wait for
+    /// one (its command was abandoned) is dropped.
+    pub fn on_executed(&mut self, slot: Slot, outcome: Outcome, out: &mut Vec<Action>) {
+        let known = self.entries.get(usize::from(slot.0));
+        if known.is_none_or(|entry| entry.state != State::AwaitControl) {
+            return;
+        }
+        let Outcome { status, result, data } = outcome;
+        if !status.is_success() || data.is_empty() {
+            self.respond(slot, status, result, 0, out);
+            return;
+        }
+        // The data must fit what the host described and what a buffer holds.
+        let room = self.data_len(slot).min(self.config.max_transfer) as usize;
+        if data.len() > room {
+            self.respond(slot, StatusCode::DATA_SGL_LENGTH_INVALID.with_dnr(), 0, 0, out);
+            return;
+        }
+        let len = data.len() as u32;
+        let entry = self.entry_mut(slot);
+        entry.fill = data;
+        entry.result = result;
+        entry.state = State::AwaitFill;
+        out.push(Action::Allocate { slot, len });
+    }
+
+    /// The response's SEND has completed: the slot ends.
+    pub fn on_sent(&mut self, slot: Slot, out: &mut Vec<Action>) {
+        match self.entry(slot).state {
+            State::AwaitSent { close } => {
+                self.end(slot, out);
+                if close && !self.closing {
+                    out.push(Action::Close(CloseReason::HostDisconnect));
+                }
+            }
+            state => self.unexpected("the end of a SEND", state),
+        }
+    }
+
+    /// Connect succeeded; its outcome follows.
+    pub fn on_bind(&mut self, binding: Binding) {
+        self.head %= binding.sq_entries.max(1);
+        self.link = Link::Bound(binding);
+    }
+
+    /// New namespaces of a subsystem; ignored when it is not this queue's, or old.
+    pub fn on_publish(&mut self, new: &Arc<SubsystemView>) {
+        if let Link::Bound(Binding { subsystem, view: Some(view), .. }) = &mut self.link
+            && *subsystem == new.subsystem
+            && new.generation > view.generation
+        {
+            *view = Arc::clone(new);
+        }
+    }
+
+    /// Stops the command with this id when it has not been begun: it is then completed with
+    /// Command Abort Requested. Returns whether it was.
+    pub fn on_abort(&mut self, cid: u16, out: &mut Vec<Action>) -> bool {
+        if self.closing || !self.cid_in_use(cid) {
+            return false;
+        }
+        let waiting = |entry: &Entry| {
+            entry.state == State::AwaitBuffer && entry.owns_cid && entry.command.cid() == cid
+        };
+        let Some(at) = self.entries.iter().position(waiting) else { return false };
+        let slot = Slot(at as u16);
+        out.push(Action::Withdraw(slot));
+        self.fail(slot, StatusCode::ABORT_REQUESTED.retryable(), out);
+        true
+    }
+
+    /// The connection ends: see the module for what follows. Harmless when repeated.
+    pub fn begin_close(&mut self, out: &mut Vec<Action>) {
+        if self.closing {
+            return;
+        }
+        self.closing = true;
+        while let Some(held) = self.held.pop_front() {
+            self.outstanding -= 1;
+            out.push(Action::ReleaseRecv(held.recv));
+        }
+        for at in 0..self.entries.len() {
+            match self.entries[at].state {
+                State::Free
+                | State::AwaitPull
+                | State::AwaitIo { .. }
+                | State::AwaitSent { .. } => {}
+                State::AwaitDescriptors
+                | State::AwaitBuffer
+                | State::AwaitPayload
+                | State::AwaitCompare
+                | State::AwaitControl
+                | State::AwaitFill => self.end(Slot(at as u16), out),
+            }
+        }
+    }
+
+    /// Takes a capsule into a slot and does as much as can be done now.
+    fn start(&mut self, slot: Slot, capsule: Held, out: &mut Vec<Action>) {
+        let cid = capsule.command.cid();
+        let conflict = self.cid_in_use(cid);
+        let entry = self.entry_mut(slot);
+        entry.occupy(capsule.command, capsule.received, capsule.recv);
+        entry.owns_cid = !conflict;
+        if conflict {
+            self.fail(slot, StatusCode::COMMAND_ID_CONFLICT.with_dnr(), out);
+            return;
+        }
+        self.cids[usize::from(cid >> 6)] |= 1 << (cid & 63);
+        match self.check(slot) {
+            Ok(()) => self.proceed(slot, out),
+            Err(status) => self.fail(slot, status, out),
+        }
+    }
+
+    /// All checks that need nothing but the capsule.
+    fn check(&mut self, slot: Slot) -> Result<(), Status> {
+        let command = &self.entry(slot).command;
+        if command.psdt() != Psdt::Sgl || command.fuse() != Fuse::Normal {
+            return Err(StatusCode::INVALID_FIELD.with_dnr());
+        }
+        let is_connect = command.fabrics_type() == Some(FabricsType::CONNECT);
+        match (&self.link, is_connect) {
+            (Link::Unbound, true) => self.link = Link::Connecting(slot),
+            (Link::Bound(_), false) => {}
+            _ => return Err(StatusCode::COMMAND_SEQUENCE_ERROR.with_dnr()),
+        }
+        let Some(need) = self.need(slot)? else { return Ok(()) };
+        let direction = self.direction(&self.entry(slot).command);
+        let in_capsule = self.config.in_capsule;
+        data::locate(self.entry_mut(slot), direction, need, in_capsule)
+    }
+
+    /// How much data the slot's command moves; `None` when it has none. For I/O commands this is
+    /// where namespace, size and range are checked.
+    fn need(&self, slot: Slot) -> Result<Option<Need>, Status> {
+        let command = &self.entry(slot).command;
+        match self.control_direction(command) {
+            None => Ok(self.io_need(command)?.map(Need::Exactly)),
+            Some(DataDirection::HostToController) => Ok(Some(Need::UpTo(self.config.max_transfer))),
+            Some(DataDirection::ControllerToHost) => Ok(Some(Need::UpTo(u32::MAX))),
+            Some(DataDirection::None | DataDirection::Bidirectional) => Ok(None),
+        }
+    }
+
+    /// Which way a command's data goes.
+    fn direction(&self, command: &Command) -> DataDirection {
+        self.control_direction(command).unwrap_or_else(|| command.io_opcode().direction())
+    }
+
+    /// Which way the data goes of a command for the control thread; `None` for an I/O command.
+    fn control_direction(&self, command: &Command) -> Option<DataDirection> {
+        match command.fabrics_type() {
+            Some(fctype) => Some(fctype.direction()),
+            None if self.config.qid == 0 => Some(AdminOpcode::direction(command.admin_opcode())),
+            None => None,
+        }
+    }
+
+    /// The data is located: asks for what comes next.
+    fn proceed(&mut self, slot: Slot, out: &mut Vec<Action>) {
+        let entry = self.entry_mut(slot);
+        if let DataAt::List { offset, count } = entry.data {
+            entry.state = State::AwaitDescriptors;
+            let len = count * nvme_spec_types::sgl::SGL_DESCRIPTOR_SIZE as u32;
+            out.push(Action::Peek { slot, place: Place::Capsule(offset), len });
+            return;
+        }
+        let (data, len) = (entry.data, entry.len);
+        match self.control_direction(&self.entry(slot).command) {
+            None => self.proceed_io(slot, out),
+            Some(DataDirection::HostToController) => match data {
+                DataAt::Host => self.await_buffer(slot, len, out),
+                DataAt::Capsule(at) => self.execute(slot, Some((Place::Capsule(at), len)), out),
+                DataAt::Nowhere | DataAt::List { .. } => self.execute(slot, None, out),
+            },
+            Some(_) => self.execute(slot, None, out),
+        }
+    }
+
+    /// Gives the receive back, unless the data in it is still wanted, and asks for a buffer.
+    fn await_buffer(&mut self, slot: Slot, len: u32, out: &mut Vec<Action>) {
+        if !matches!(self.entry(slot).data, DataAt::Capsule(_)) {
+            self.release_recv(slot, out);
+        }
+        self.entry_mut(slot).state = State::AwaitBuffer;
+        out.push(Action::Allocate { slot, len });
+    }
+
+    /// The buffer is there: pulls the host's data, or goes on without.
+    fn with_buffer(&mut self, slot: Slot, out: &mut Vec<Action>) {
+        let entry = self.entry(slot);
+        let pulls = entry.data == DataAt::Host
+            && self.direction(&entry.command) == DataDirection::HostToController;
+        if pulls {
+            self.pull(slot, out);
+        } else {
+            self.with_data(slot, out);
+        }
+    }
+
+    fn pull(&mut self, slot: Slot, out: &mut Vec<Action>) {
+        self.entry_mut(slot).state = State::AwaitPull;
+        out.push(Action::Pull(slot));
+    }
+
+    fn execute(&mut self, slot: Slot, data: Option<(Place, u32)>, out: &mut Vec<Action>) {
+        self.entry_mut(slot).state = State::AwaitControl;
+        out.push(Action::Execute { slot, data });
+        self.release_recv(slot, out);
+    }
+
+    /// Completes a command that failed.
+    fn fail(&mut self, slot: Slot, status: Status, out: &mut Vec<Action>) {
+        self.respond(slot, status, 0, 0, out);
+    }
+
+    /// Completes a command: its id and its queue entry are the host's again.
+    fn respond(
+        &mut self,
+        slot: Slot,
+        status: Status,
+        result: u64,
+        push: u32,
+        out: &mut Vec<Action>,
+    ) {
+        self.release_recv(slot, out);
+        let (entries, flow_control) = match &self.link {
+            Link::Bound(binding) => (binding.sq_entries.max(1), binding.flow_control),
+            Link::Unbound | Link::Connecting(_) => (self.config.sq_entries.max(1), true),
+        };
+        self.head = if self.head + 1 >= entries { 0 } else { self.head + 1 };
+        let head = self.head;
+        if let Link::Connecting(by) = self.link
+            && by == slot
+        {
+            self.link = Link::Unbound;
+        }
+        self.give_back_cid(slot);
+        self.outstanding -= 1;
+        let on_io_queue = self.config.qid != 0;
+        let entry = self.entry_mut(slot);
+        let close = on_io_queue
+            && status.is_success()
+            && entry.command.fabrics_type() == Some(FabricsType::DISCONNECT);
+        entry.state = State::AwaitSent { close };
+        let mut completion = Completion::new(entry.command.cid(), status);
+        completion.sqhd = if flow_control { head } else { SQHD_NO_FLOW_CONTROL };
+        completion.set_result64(result);
+        let invalidate = entry.invalidate;
+        out.push(Action::Respond { slot, completion, push, invalidate });
+    }
+
+    fn release_recv(&mut self, slot: Slot, out: &mut Vec<Action>) {
+        if let Some(recv) = self.entry_mut(slot).recv.take() {
+            out.push(Action::ReleaseRecv(recv));
+        }
+    }
+
+    /// Frees a slot and lets the next capsule have it.
+    fn end(&mut self, slot: Slot, out: &mut Vec<Action>) {
+        self.release_recv(slot, out);
+        let entry = self.entry_mut(slot);
+        let responded = matches!(entry.state, State::AwaitSent { .. });
+        entry.state = State::Free;
+        entry.fill = Vec::new();
+        if !responded {
+            self.give_back_cid(slot);
+            self.outstanding -= 1;
+        }
+        if let Some(held) = self.held.pop_front() {
+            self.start(slot, held, out);
+        } else {
+            self.free.push(slot);
+        }
+    }
+
+    fn cid_in_use(&self, cid: u16) -> bool {
+        self.cids[usize::from(cid >> 6)] & 1 << (cid & 63) != 0
+    }
+
+    fn give_back_cid(&mut self, slot: Slot) {
+        let entry = self.entry_mut(slot);
+        let cid = entry.command.cid();
+        if std::mem::take(&mut entry.owns_cid) {
+            self.cids[usize::from(cid >> 6)] &= !(1 << (cid & 63));
+        }
+    }
+
+    fn entry(&self, slot: Slot) -> &Entry {
+        &self.entries[usize::from(slot.0)]
+    }
+
+    fn entry_mut(&mut self, slot: Slot) -> &mut Entry {
+        &mut self.entries[usize::from(slot.0)]
+    }
+
+    /// An event that no slot in this state asked for: harmless while closing, else the reactor's
+    /// bug.
+    fn unexpected(&self, what: &str, state: State) {
+        assert!(self.closing && state == State::Free, "{what} for a slot in state {state:?}");
+    }
+}

@@ -1,0 +1,371 @@
+//! I/O commands of the NVM command set: what they need, what they ask of backings, how they end.
+//!
+//! Sources: NVM 1.1, 3.3 (the commands), NVMe Base 2.1, 7 (Flush).
+
+use super::action::{Action, Io, IoKind, Place};
+use super::slot::{DataAt, State, Step};
+use super::{Link, Queue};
+use crate::target::Binding;
+use crate::view::{IoCounters, NamespaceView, SubsystemView};
+use crate::{BackingRef, ExecStatus, Slot};
+use nvme_spec_types::nvm::{
+    BlockCommand, BlockFlags, DatasetManagement, DsmAttributes, DsmRange, NSID_ALL,
+};
+use nvme_spec_types::{Command, IoOpcode, Status, StatusCode};
+
+/// Unit in which places for I/O start, in bytes: what direct I/O asks for.
+const ALIGNMENT: u32 = 4096;
+
+/// Blocks of a namespace, as bytes of its backing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Extent {
+    backing: BackingRef,
+    offset: u64,
+    len: u64,
+    flags: BlockFlags,
+}
+
+impl Extent {
+    fn fua(&self) -> bool {
+        self.flags.contains(BlockFlags::FORCE_UNIT_ACCESS)
+    }
+
+    fn io(&self, kind: IoKind, place: Place) -> Io {
+        Io { backing: self.backing, kind, offset: self.offset, len: self.len, place }
+    }
+}
+
+impl Queue {
+    /// Checks an I/O command but for its SGL, and says how many bytes of data it moves.
+    pub(super) fn io_need(&self, command: &Command) -> Result<Option<u32>, Status> {
+        match command.io_opcode() {
+            IoOpcode::READ | IoOpcode::WRITE | IoOpcode::COMPARE => {
+                let extent = self.extent(command)?;
+                Ok(Some(extent.len as u32)) // at most the largest transfer: checked in `extent`
+            }
+            IoOpcode::WRITE_ZEROES => self.extent(command).map(|_| None),
+            IoOpcode::FLUSH => match command.nsid() {
+                NSID_ALL => Ok(None),
+                nsid => self.namespace(nsid).map(|_| None),
+            },
+            IoOpcode::DATASET_MANAGEMENT => {
+                let dsm = DatasetManagement::from_command(command);
+                let namespace = self.namespace(command.nsid())?;
+                if !dsm.attributes.contains(DsmAttributes::DEALLOCATE) {
+                    return Ok(None); // a hint that changes nothing here
+                }
+                writable(namespace)?;
+                Ok(Some(dsm.data_len() as u32)) // at most 256 ranges of 16 bytes
+            }
+            _ => Err(StatusCode::INVALID_OPCODE.with_dnr()),
+        }
+    }
+
+    /// The data of an I/O command is located.
+    pub(super) fn proceed_io(&mut self, slot: Slot, out: &mut Vec<Action>) {
+        let entry = self.entry(slot);
+        let (data, len) = (entry.data, entry.len);
+        match (entry.command.io_opcode(), data) {
+            (IoOpcode::WRITE, DataAt::Capsule(at)) if at % ALIGNMENT == 0 => {
+                self.with_data(slot, out);
+            }
+            (IoOpcode::COMPARE, DataAt::Host) => {
+                self.await_buffer(slot, len.next_multiple_of(ALIGNMENT) + len, out);
+            }
+            (IoOpcode::READ | IoOpcode::WRITE | IoOpcode::COMPARE, _) => {
+                self.await_buffer(slot, len, out);
+            }
+            (IoOpcode::DATASET_MANAGEMENT, DataAt::Capsule(at)) => {
+                self.peek(slot, Place::Capsule(at), len, out);
+            }
+            (IoOpcode::DATASET_MANAGEMENT, DataAt::Host) => self.await_buffer(slot, len, out),
+            _ => self.with_data(slot, out),
+        }
+    }
+
+    /// Everything that the command needs from the host is here: asks for its operations.
+    pub(super) fn with_data(&mut self, slot: Slot, out: &mut Vec<Action>) {
+        let entry = self.entry(slot);
+        let (command, data, len) = (entry.command, entry.data, entry.len);
+        match command.io_opcode() {
+            IoOpcode::DATASET_MANAGEMENT if data == DataAt::Nowhere => {
+                self.respond(slot, Status::SUCCESS, 0, 0, out);
+                return;
+            }
+            IoOpcode::DATASET_MANAGEMENT => {
+                self.peek(slot, Place::Buffer(0), len, out);
+                return;
+            }
+            IoOpcode::FLUSH => {
+                self.flush(slot, command.nsid(), out);
+                return;
+            }
+            _ => {}
+        }
+        // The namespace may have changed while the command waited.
+        let extent = match self.extent(&command) {
+            Ok(extent) => extent,
+            Err(status) => {
+                self.fail(slot, status, out);
+                return;
+            }
+        };
+        let io = match command.io_opcode() {
+            IoOpcode::WRITE => {
+                let place = self.write_place(slot, out);
+                extent.io(IoKind::Write { fua: extent.fua() }, place)
+            }
+            IoOpcode::WRITE_ZEROES => {
+                self.release_recv(slot, out);
+                let deallocate = extent.flags.contains(BlockFlags::DEALLOCATE);
+                extent.io(IoKind::WriteZeroes { deallocate, fua: extent.fua() }, Place::Buffer(0))
+            }
+            // Force Unit Access asks for what is on the medium, so what is cached goes there first.
+            _ if extent.fua() => {
+                let flush = Io { offset: 0, len: 0, ..extent.io(IoKind::Flush, Place::Buffer(0)) };
+                self.await_io(slot, 1, Step::FlushBeforeRead);
+                out.push(Action::Io { slot, io: flush });
+                return;
+            }
+            _ => extent.io(IoKind::Read, self.read_place(slot)),
+        };
+        self.await_io(slot, 1, Step::Main);
+        out.push(Action::Io { slot, io });
+    }
+
+    /// The ranges of a Dataset Management command are here.
+    pub(super) fn with_ranges(&mut self, slot: Slot, bytes: &[u8], out: &mut Vec<Action>) {
+        self.release_recv(slot, out);
+        let namespace = match self.namespace(self.entry(slot).command.nsid()) {
+            Ok(namespace) => namespace,
+            Err(status) => {
+                self.fail(slot, status, out);
+                return;
+            }
+        };
+        let (shift, blocks, backing) =
+            (namespace.lba_shift, namespace.block_count, namespace.backing);
+        let ranges = || {
+            let (ranges, _) = bytes.as_chunks::<{ DsmRange::SIZE }>();
+            ranges.iter().filter_map(|range| DsmRange::parse(range).ok()).filter(|r| r.nlb > 0)
+        };
+        let inside = |range: DsmRange| {
+            range.slba.checked_add(u64::from(range.nlb)).is_some_and(|end| end <= blocks)
+        };
+        if !ranges().all(inside) {
+            self.fail(slot, StatusCode::LBA_OUT_OF_RANGE.with_dnr(), out);
+            return;
+        }
+        let mut count = 0;
+        for range in ranges() {
+            let io = Io {
+                backing,
+                kind: IoKind::Deallocate,
+                offset: range.slba << shift,
+                len: u64::from(range.nlb) << shift,
+                place: Place::Buffer(0),
+            };
+            out.push(Action::Io { slot, io });
+            count += 1;
+        }
+        self.await_io_or_succeed(slot, count, out);
+    }
+
+    /// One operation of a slot has ended.
+    pub fn on_io_done(&mut self, slot: Slot, status: ExecStatus, out: &mut Vec<Action>) {
+        let State::AwaitIo { left, failed, step } = self.entry(slot).state else {
+            self.unexpected("the end of an operation", self.entry(slot).state);
+            return;
+        };
+        let failed = failed.or(match status {
+            ExecStatus::Ok => None,
+            ExecStatus::Failed(status) => Some(status),
+        });
+        if left > 1 {
+            self.entry_mut(slot).state = State::AwaitIo { left: left - 1, failed, step };
+            return;
+        }
+        if self.closing {
+            self.end(slot, out);
+            return;
+        }
+        let (opcode, len) = (self.entry(slot).command.io_opcode(), self.entry(slot).len);
+        if let Some(status) = failed {
+            self.count(slot, IoCounters::count_error);
+            self.fail(slot, status, out);
+            return;
+        }
+        match (step, opcode) {
+            (Step::FlushBeforeRead, _) => {
+                let command = self.entry(slot).command;
+                match self.extent(&command) {
+                    Ok(extent) => {
+                        let io = extent.io(IoKind::Read, self.read_place(slot));
+                        self.await_io(slot, 1, Step::Main);
+                        out.push(Action::Io { slot, io });
+                    }
+                    Err(status) => self.fail(slot, status, out),
+                }
+            }
+            (Step::Main, IoOpcode::READ) => {
+                self.count(slot, |counters| counters.count_read(u64::from(len)));
+                self.respond(slot, Status::SUCCESS, 0, len, out);
+            }
+            (Step::Main, IoOpcode::WRITE) => {
+                self.count(slot, |counters| counters.count_write(u64::from(len)));
+                self.respond(slot, Status::SUCCESS, 0, 0, out);
+            }
+            (Step::Main, IoOpcode::COMPARE) => {
+                let a = match self.entry(slot).data {
+                    DataAt::Capsule(at) => Place::Capsule(at),
+                    _ => Place::Buffer(0),
+                };
+                let b = self.read_place(slot);
+                self.entry_mut(slot).state = State::AwaitCompare;
+                out.push(Action::Compare { slot, a, b, len });
+            }
+            (Step::Main, _) => self.respond(slot, Status::SUCCESS, 0, 0, out),
+        }
+    }
+
+    /// The comparison is made; `difference` is where the first byte differs.
+    pub fn on_compared(&mut self, slot: Slot, difference: Option<u32>, out: &mut Vec<Action>) {
+        if self.entry(slot).state != State::AwaitCompare {
+            self.unexpected("a comparison", self.entry(slot).state);
+            return;
+        }
+        match difference {
+            None => {
+                let len = u64::from(self.entry(slot).len);
+                self.count(slot, |counters| counters.count_read(len));
+                self.respond(slot, Status::SUCCESS, 0, 0, out);
+            }
+            Some(_) => self.fail(slot, StatusCode::COMPARE_FAILURE.with_dnr(), out),
+        }
+    }
+
+    /// Asks for a flush of one namespace or of all.
+    fn flush(&mut self, slot: Slot, nsid: u32, out: &mut Vec<Action>) {
+        self.release_recv(slot, out);
+        let ask = |namespace: &NamespaceView, out: &mut Vec<Action>| {
+            let (kind, place) = (IoKind::Flush, Place::Buffer(0));
+            let io = Io { backing: namespace.backing, kind, offset: 0, len: 0, place };
+            out.push(Action::Io { slot, io });
+        };
+        let mut count = 0;
+        if nsid == NSID_ALL {
+            for namespace in self.view().map_or(&[][..], |view| &view.namespaces) {
+                ask(namespace, out);
+                count += 1;
+            }
+        } else {
+            match self.namespace(nsid) {
+                Ok(namespace) => ask(namespace, out),
+                Err(status) => {
+                    self.fail(slot, status, out);
+                    return;
+                }
+            }
+            count = 1;
+        }
+        self.await_io_or_succeed(slot, count, out);
+    }
+
+    fn await_io(&mut self, slot: Slot, left: u32, step: Step) {
+        self.entry_mut(slot).state = State::AwaitIo { left, failed: None, step };
+    }
+
+    fn await_io_or_succeed(&mut self, slot: Slot, count: u32, out: &mut Vec<Action>) {
+        if count == 0 {
+            self.respond(slot, Status::SUCCESS, 0, 0, out);
+        } else {
+            self.await_io(slot, count, Step::Main);
+        }
+    }
+
+    fn peek(&mut self, slot: Slot, place: Place, len: u32, out: &mut Vec<Action>) {
+        self.entry_mut(slot).state = State::AwaitPayload;
+        out.push(Action::Peek { slot, place, len });
+    }
+
+    /// Where the data of a write is, after moving it when it came in the capsule at an odd place.
+    fn write_place(&mut self, slot: Slot, out: &mut Vec<Action>) -> Place {
+        let entry = self.entry(slot);
+        match entry.data {
+            DataAt::Capsule(at) if at % ALIGNMENT == 0 => Place::Capsule(at),
+            DataAt::Capsule(from) => {
+                out.push(Action::Lift { slot, from, len: entry.len });
+                self.release_recv(slot, out);
+                Place::Buffer(0)
+            }
+            _ => Place::Buffer(0),
+        }
+    }
+
+    /// Where blocks are read to: the start of the buffer, or after the host's data of a Compare.
+    fn read_place(&self, slot: Slot) -> Place {
+        let entry = self.entry(slot);
+        match (entry.command.io_opcode(), entry.data) {
+            (IoOpcode::COMPARE, DataAt::Host) => {
+                Place::Buffer(entry.len.next_multiple_of(ALIGNMENT))
+            }
+            _ => Place::Buffer(0),
+        }
+    }
+
+    fn view(&self) -> Option<&SubsystemView> {
+        match &self.link {
+            Link::Bound(Binding { view, .. }) => view.as_deref(),
+            Link::Unbound | Link::Connecting(_) => None,
+        }
+    }
+
+    fn namespace(&self, nsid: u32) -> Result<&NamespaceView, Status> {
+        self.view()
+            .and_then(|view| view.namespace(nsid))
+            .map(|namespace| &**namespace)
+            .ok_or(StatusCode::INVALID_NAMESPACE_OR_FORMAT.with_dnr())
+    }
+
+    /// The bytes that a Read, Write, Compare or Write Zeroes command names, checked.
+    fn extent(&self, command: &Command) -> Result<Extent, Status> {
+        let namespace = self.namespace(command.nsid())?;
+        let opcode = command.io_opcode();
+        if matches!(opcode, IoOpcode::WRITE | IoOpcode::WRITE_ZEROES) {
+            writable(namespace)?;
+        }
+        let blocks = BlockCommand::from_command(command);
+        let len = u64::from(blocks.nlb.count()) << namespace.lba_shift;
+        // Write Zeroes moves no data, so the transfer size does not limit it.
+        if opcode != IoOpcode::WRITE_ZEROES && len > u64::from(self.max_transfer()) {
+            return Err(StatusCode::INVALID_FIELD.with_dnr());
+        }
+        match blocks.end() {
+            Some(end) if end <= namespace.block_count => {}
+            _ => return Err(StatusCode::LBA_OUT_OF_RANGE.with_dnr()),
+        }
+        let offset = blocks.slba << namespace.lba_shift;
+        Ok(Extent { backing: namespace.backing, offset, len, flags: blocks.flags })
+    }
+
+    fn max_transfer(&self) -> u32 {
+        let limit = self.config.max_transfer;
+        self.view().map_or(limit, |view| view.max_transfer.min(limit))
+    }
+
+    /// Counts on the command's namespace, while it is there.
+    fn count(&self, slot: Slot, count: impl FnOnce(&IoCounters)) {
+        if let Ok(namespace) = self.namespace(self.entry(slot).command.nsid())
+            && let Some(counters) = namespace.counters.get(self.config.core)
+        {
+            count(counters);
+        }
+    }
+}
+
+fn writable(namespace: &NamespaceView) -> Result<(), Status> {
+    if namespace.read_only {
+        return Err(StatusCode::NAMESPACE_WRITE_PROTECTED.with_dnr());
+    }
+    Ok(())
+}

@@ -1,0 +1,137 @@
+//! A command's place: what it is, where its data is, and what it waits for.
+
+use super::action::{MAX_SEGMENTS, RecvToken, RemoteSegment};
+use nvme_spec_types::{Command, Status};
+
+/// What a slot waits for. Each variant but `Free` names the one event (or the one kind of event)
+/// that moves the slot on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum State {
+    /// Nothing: no command is here.
+    Free,
+    /// The descriptor list of the capsule ([`super::Queue::on_payload`]).
+    AwaitDescriptors,
+    /// A buffer ([`super::Queue::on_buffer`]).
+    AwaitBuffer,
+    /// The host's data in the buffer ([`super::Queue::on_pulled`]).
+    AwaitPull,
+    /// A look at the data ([`super::Queue::on_payload`]).
+    AwaitPayload,
+    /// So many operations on backings ([`super::Queue::on_io_done`]).
+    AwaitIo {
+        /// Operations not answered yet, at least 1.
+        left: u32,
+        /// The first failure among those answered.
+        failed: Option<Status>,
+        /// Which part of the command they are.
+        step: Step,
+    },
+    /// The comparison ([`super::Queue::on_compared`]).
+    AwaitCompare,
+    /// The control thread ([`super::Queue::on_executed`]).
+    AwaitControl,
+    /// A buffer for the outcome's data ([`super::Queue::on_buffer`]).
+    AwaitFill,
+    /// The end of the response's SEND ([`super::Queue::on_sent`]).
+    AwaitSent {
+        /// Whether the connection ends then.
+        close: bool,
+    },
+}
+
+/// Which part of a command its outstanding operations are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Step {
+    /// A flush before a read that must come from the medium.
+    FlushBeforeRead,
+    /// The command's own operations.
+    Main,
+}
+
+/// Where the data of a command is, after its SGL was checked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum DataAt {
+    /// There is none.
+    Nowhere,
+    /// In host memory: the slot's segments.
+    Host,
+    /// In the capsule, so many bytes into its data area.
+    Capsule(u32),
+    /// Not known yet: the capsule holds a descriptor list.
+    List {
+        /// Bytes into the capsule's data area.
+        offset: u32,
+        /// Descriptors, 1 to [`MAX_SEGMENTS`].
+        count: u32,
+    },
+}
+
+/// One place for a command. Made when the queue is, then used over and over.
+#[derive(Debug)]
+pub(super) struct Entry {
+    pub(super) state: State,
+    pub(super) command: Command,
+    /// Whether the command's id is marked as in use by this slot.
+    pub(super) owns_cid: bool,
+    /// Bytes of the message that brought the command, at least 64.
+    pub(super) received: u32,
+    /// The receive, as long as it is held.
+    pub(super) recv: Option<RecvToken>,
+    /// Where the data is.
+    pub(super) data: DataAt,
+    /// Bytes of data, by the command or by its SGL.
+    pub(super) len: u32,
+    segments: [RemoteSegment; MAX_SEGMENTS],
+    segment_count: u8,
+    /// Remote key that the host wants invalidated by the response.
+    pub(super) invalidate: Option<u32>,
+    /// Outcome data on its way to the host.
+    pub(super) fill: Vec<u8>,
+    /// Completion dwords 0 and 1 that go with it.
+    pub(super) result: u64,
+}
+
+impl Entry {
+    pub(super) fn new() -> Entry {
+        Entry {
+            state: State::Free,
+            command: Command::ZERO,
+            owns_cid: false,
+            received: 0,
+            recv: None,
+            data: DataAt::Nowhere,
+            len: 0,
+            segments: [RemoteSegment::default(); MAX_SEGMENTS],
+            segment_count: 0,
+            invalidate: None,
+            fill: Vec::new(),
+            result: 0,
+        }
+    }
+
+    /// Makes the place ready for a new command.
+    pub(super) fn occupy(&mut self, command: Command, received: u32, recv: RecvToken) {
+        self.command = command;
+        self.received = received;
+        self.recv = Some(recv);
+        self.data = DataAt::Nowhere;
+        self.len = 0;
+        self.segment_count = 0;
+        self.invalidate = None;
+    }
+
+    pub(super) fn segments(&self) -> &[RemoteSegment] {
+        &self.segments[..usize::from(self.segment_count)]
+    }
+
+    /// Adds a segment; at most [`MAX_SEGMENTS`] are ever added.
+    pub(super) fn push_segment(&mut self, segment: RemoteSegment) {
+        self.segments[usize::from(self.segment_count)] = segment;
+        self.segment_count += 1;
+    }
+
+    /// Bytes of in-capsule data that really arrived.
+    pub(super) fn capsule_data(&self) -> u32 {
+        self.received - nvme_spec_types::command::COMMAND_SIZE as u32
+    }
+}
