@@ -287,10 +287,11 @@ impl WorkFolder {
                 .with_context(|| format!("cannot copy {}", daemon.display()))?;
         }
         let mut environment = format!(
-            "export MACHINE={} TARGET={} TOPOLOGY={}\n",
+            "export MACHINE={} TARGET={} TOPOLOGY={} PACKAGE={}\n",
             options.boot.kind().name(),
             options.target.name(),
             setup.topology,
+            options.package.canonicalize()?.display(),
         );
         for (name, value) in &options.variables {
             environment += &format!("export {name}={value}\n");

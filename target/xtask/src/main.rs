@@ -1,3 +1,78 @@
-//! Developer commands.
+//! Developer commands. `cargo xtask help` lists them.
+//!
+//! What comes out on standard output is for a person at a terminal; the last
+//! line of `cargo xtask test` is for a program too: `N passed, N failed`.
+#![allow(clippy::print_stdout, reason = "a command-line tool: its results go to standard output")]
 
-fn main() {}
+mod build;
+mod checks;
+mod linux;
+mod setup;
+mod tidy;
+
+use std::process::ExitCode;
+
+use anyhow::Result;
+use clap::{Parser, Subcommand};
+
+#[derive(Parser)]
+#[command(name = "cargo xtask", about = "Developer commands of nvmfd")]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Serve a disk to a real Linux host in a virtual machine, and show that it works.
+    Demo(linux::DemoArgs),
+    /// Everything: checks, unit tests, simulator, Linux cases. Installs what is missing.
+    Test,
+    /// Run cases with the real Linux host in a virtual machine.
+    Linux(linux::LinuxArgs),
+    /// Build the User-Mode Linux kernel into the cache folder.
+    UmlKernel,
+    /// What to run before a push: format, lints, tidy, unit tests; under two minutes.
+    Prepush,
+    /// Rules of this repository that a program can check.
+    Tidy,
+    /// Run the simulator over many seeds.
+    Sim(checks::SimArgs),
+    /// Measure the daemon beside the kernel's own target.
+    #[command(subcommand)]
+    Bench(BenchCommand),
+    /// Install the packages that building and testing need.
+    Setup,
+}
+
+#[derive(Subcommand)]
+enum BenchCommand {
+    /// Both targets by turns in one virtual machine.
+    Linux(linux::BenchArgs),
+}
+
+fn main() -> ExitCode {
+    match run(Cli::parse().command) {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
+        Err(error) => {
+            eprintln!("error: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Whether everything that was run passed.
+fn run(command: Command) -> Result<bool> {
+    match command {
+        Command::Demo(args) => linux::demo(&args),
+        Command::Test => checks::test(),
+        Command::Linux(args) => linux::linux(&args),
+        Command::UmlKernel => linux::uml_kernel(),
+        Command::Prepush => checks::prepush(),
+        Command::Tidy => checks::tidy(),
+        Command::Sim(args) => checks::sim(&args),
+        Command::Bench(BenchCommand::Linux(args)) => linux::bench(&args),
+        Command::Setup => setup::run().map(|()| true),
+    }
+}

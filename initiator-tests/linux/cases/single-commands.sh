@@ -11,5 +11,6 @@ done
 if nvme read "$DEV" --start-block=$((64 * 1048576 * 16 / block)) --block-count=0 --data-size="$block" --data=/tmp/back >"$OUT/answer" 2>&1; then
     fail "a read past the end succeeded"
 fi
-expect_match "LBA" "$(cat "$OUT/answer")" "read past the end"
+# The kernel's target lets the block layer find out, and says Internal Error.
+[ "$TARGET" = nvmet ] || expect_match "LBA" "$(cat "$OUT/answer")" "read past the end"
 host_disconnect

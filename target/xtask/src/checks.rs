@@ -1,0 +1,239 @@
+//! `prepush`, `test`, `tidy` and `sim`: steps that are run whatever came of
+//! those before, and a sum at the end.
+
+use std::io::{BufRead, BufReader};
+use std::process::Stdio;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result};
+use clap::Args;
+use linux_host::machine::Boot;
+use linux_host::{TargetKind, uml};
+
+use crate::{build, linux, setup, tidy};
+
+#[derive(Args)]
+pub(crate) struct SimArgs {
+    /// How many seeds to run.
+    #[arg(long, default_value_t = 1000)]
+    seeds: u64,
+    /// The first seed.
+    #[arg(long)]
+    seed: Option<u64>,
+}
+
+/// Seeds that `cargo xtask test` runs.
+const TEST_SEEDS: u64 = 1000;
+/// A User-Mode Linux kernel that is missing is built in a test run only when
+/// the run is younger than this: it takes about five minutes on two processors.
+const UML_BUILD_BEFORE: Duration = Duration::from_secs(40 * 60);
+
+/// The sum of a run.
+#[derive(Default)]
+struct Tally {
+    passed: u64,
+    failed: u64,
+    /// One line for each step that failed.
+    failures: Vec<String>,
+}
+
+impl Tally {
+    /// Runs one step, which gives how many checks passed and failed; a step
+    /// that cannot be run counts as one failure.
+    fn step(&mut self, name: &str, step: impl FnOnce() -> Result<(u64, u64)>) {
+        println!("== {name}");
+        let began = Instant::now();
+        let (passed, failed) = match step() {
+            Ok(counts) => counts,
+            Err(error) => {
+                println!("error: {error:#}");
+                (0, 1)
+            }
+        };
+        let seconds = began.elapsed().as_secs();
+        println!("-- {name}: {passed} passed, {failed} failed, {seconds} s");
+        self.passed += passed;
+        self.failed += failed;
+        if failed > 0 {
+            self.failures.push(format!("{name}: {failed} failed"));
+        }
+    }
+
+    /// Prints what failed and the sum, which is the last line.
+    fn finish(&self) -> bool {
+        for failure in &self.failures {
+            println!("FAILED {failure}");
+        }
+        println!("{} passed, {} failed", self.passed, self.failed);
+        self.failed == 0
+    }
+
+    fn static_checks(&mut self) {
+        self.step("cargo fmt", || cargo_step(&["fmt", "--all", "--check"]));
+        self.step("cargo clippy", || {
+            cargo_step(&[
+                "clippy",
+                "--quiet",
+                "--workspace",
+                "--all-targets",
+                "--",
+                "-D",
+                "warnings",
+            ])
+        });
+        self.step("tidy", || {
+            let offences = tidy::check(&build::root()?, &metadata()?)?;
+            offences.iter().for_each(|offence| println!("{offence}"));
+            Ok((u64::from(offences.is_empty()), u64::try_from(offences.len())?))
+        });
+        self.step("unit tests", unit_tests);
+    }
+
+    /// All or the core cases in one kind of machine.
+    fn linux(&mut self, name: &str, core: bool, boot: impl FnOnce() -> Result<Boot>) {
+        self.step(name, || {
+            let report = linux::run_cases(boot()?, TargetKind::Nvmfd, None, &[], core)?;
+            let (passed, failed, _) = report.counts();
+            Ok((u64::try_from(passed)?, u64::try_from(failed)?))
+        });
+    }
+}
+
+/// `cargo xtask tidy`
+pub(crate) fn tidy() -> Result<bool> {
+    let offences = tidy::check(&build::root()?, &metadata()?)?;
+    offences.iter().for_each(|offence| println!("{offence}"));
+    if offences.is_empty() {
+        println!("tidy");
+    }
+    Ok(offences.is_empty())
+}
+
+/// `cargo xtask prepush`
+pub(crate) fn prepush() -> Result<bool> {
+    let mut tally = Tally::default();
+    tally.static_checks();
+    Ok(tally.finish())
+}
+
+/// `cargo xtask sim`
+pub(crate) fn sim(args: &SimArgs) -> Result<bool> {
+    let mut words = vec!["--seeds".to_owned(), args.seeds.to_string()];
+    if let Some(seed) = args.seed {
+        words.extend(["--seed".to_owned(), seed.to_string()]);
+    }
+    run_sim(&words)
+}
+
+/// `cargo xtask test`
+pub(crate) fn test() -> Result<bool> {
+    let began = Instant::now();
+    setup::run()?;
+    let mut tally = Tally::default();
+    tally.static_checks();
+    tally.step("simulator", || Ok(one(run_sim(&["--seeds".to_owned(), TEST_SEEDS.to_string()])?)));
+    tally.linux("Linux host, distribution's kernel", false, || Boot::qemu("distro"));
+    tally.linux("Linux host, newest kernel", true, || Boot::qemu("newest"));
+    if uml::find()?.is_some() || began.elapsed() < UML_BUILD_BEFORE {
+        tally.linux("Linux host, User-Mode Linux", false, || {
+            if uml::find()?.is_none() {
+                linux::uml_kernel()?;
+            }
+            Ok(Boot::Uml(uml::find()?.context("just built")?))
+        });
+    } else {
+        println!(
+            "no User-Mode Linux kernel, and no time left to build one: its cases are left out"
+        );
+    }
+    println!("{} minutes in all", began.elapsed().as_secs() / 60);
+    Ok(tally.finish())
+}
+
+fn run_sim(args: &[String]) -> Result<bool> {
+    let status = build::cargo()?
+        .args(["run", "--quiet", "--profile", "sim", "-p", "sim"])
+        .args(["--bin", "sim", "--"])
+        .args(args)
+        .status()?;
+    Ok(status.success())
+}
+
+fn cargo_step(args: &[&str]) -> Result<(u64, u64)> {
+    Ok(one(build::cargo()?.args(args).status()?.success()))
+}
+
+fn one(success: bool) -> (u64, u64) {
+    if success { (1, 0) } else { (0, 1) }
+}
+
+fn metadata() -> Result<String> {
+    linux_host::run_quiet(build::cargo()?.args(["metadata", "--format-version", "1", "--no-deps"]))
+}
+
+/// All tests of the workspace, summed over their programs.
+fn unit_tests() -> Result<(u64, u64)> {
+    let mut child = build::cargo()?
+        .args(["test", "--quiet", "--workspace", "--no-fail-fast"])
+        .stdout(Stdio::piped())
+        .spawn()
+        .context("cannot start cargo")?;
+    let mut sum = (0, 0);
+    let stdout = child.stdout.take().context("cargo's output")?;
+    for line in BufReader::new(stdout).lines() {
+        let line = line?;
+        match test_result(&line) {
+            Some((passed, failed)) => sum = (sum.0 + passed, sum.1 + failed),
+            None if is_progress(&line) => {}
+            None => println!("{line}"),
+        }
+    }
+    let success = child.wait()?.success();
+    // A program that does not build or is killed has no result line.
+    if !success && sum.1 == 0 {
+        sum.1 = 1;
+    }
+    Ok(sum)
+}
+
+/// The counts in a result line of a test program.
+fn test_result(line: &str) -> Option<(u64, u64)> {
+    let counts = line.strip_prefix("test result: ")?.split_once(". ")?.1;
+    let count = |word: &str| {
+        counts
+            .split("; ")
+            .find_map(|part| part.strip_suffix(word))
+            .and_then(|number| number.trim().parse().ok())
+    };
+    Some((count(" passed")?, count(" failed")?))
+}
+
+/// Lines of dots and headings of test programs in which nothing failed.
+fn is_progress(line: &str) -> bool {
+    line.trim().is_empty()
+        || (line.starts_with("running ") && line.contains(" test"))
+        || line.starts_with(['.', 'i']) && line.contains('.')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Tally, test_result};
+
+    #[test]
+    fn result_lines_are_counted_whether_ok_or_not() {
+        let ok = "test result: ok. 12 passed; 0 failed; 1 ignored; 0 measured; 0 filtered out";
+        assert_eq!(test_result(ok), Some((12, 0)));
+        let bad = "test result: FAILED. 3 passed; 2 failed; 0 ignored; 0 measured";
+        assert_eq!(test_result(bad), Some((3, 2)));
+        assert_eq!(test_result("test a::b ... ok"), None);
+    }
+
+    #[test]
+    fn a_step_that_cannot_be_run_is_a_failure_and_later_steps_still_run() {
+        let mut tally = Tally::default();
+        tally.step("broken", || anyhow::bail!("no"));
+        tally.step("fine", || Ok((5, 0)));
+        assert_eq!((tally.passed, tally.failed), (5, 1));
+        assert!(!tally.finish());
+    }
+}
