@@ -1,0 +1,755 @@
+//! The data half: what a core polls.
+//!
+//! It owns the attached endpoints and, per network card, a table from queue pair numbers to ids
+//! (for shared receives). The card's completions come back with a [`Tag`], so most need no
+//! look-up. What the card will not complete itself (work refused or posted after a failure)
+//! completes from the `stash`, in order.
+//!
+//! # When a queue pair fails
+//! From the first failed completion, refused posting or [`Device::fail`] on, nothing more is given
+//! to the card: what is posted completes flushed. The queue pair is moved to the error state
+//! *again* by us, after our last posting: soft-RoCE takes receives without telling its kernel
+//! half, and flushes them only then. What the card still owes [`DRAIN_GRACE`] after that is
+//! flushed by us: soft iWARP never completes what was posted while the connection broke.
+//!
+//! # A shared receive that completes for a queue pair that is gone
+//! It is posted again inside, with the same spans: the caller sees the receive as still posted and
+//! loses none. [`Device::detach`] takes what lies in the completion queue first.
+
+use crate::context::{CoreNic, Cq};
+use crate::endpoint::Endpoint;
+use crate::recv_table::RecvTable;
+use crate::sys;
+use crate::tag::{MAX_SLOTS, Tag, next_generation};
+use rdma::{
+    Access, Attached, CoreIndex, Device, HostDevice, Now, PollSource, QpId, RecvQueue, RecvQueueId,
+    RecvWr, RemoteAddr, SendWr, Wc, WcOp, WcStatus, WrId,
+};
+use rdma_sys::{ibv_recv_wr, ibv_send_wr, ibv_wc, ibv_wc_flags};
+use region::{Region, Span};
+use std::collections::{HashMap, VecDeque};
+use std::ptr::null_mut;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// How long the card may take to flush a failed queue pair before we do it.
+pub const DRAIN_GRACE: Duration = Duration::from_millis(500);
+
+/// Completions taken from a completion queue at a time.
+const POLL_BATCH: usize = 32;
+
+/// A core's device: see [`Device`].
+#[derive(Debug)]
+pub struct VerbsDevice {
+    core: CoreIndex,
+    region: Arc<Region>,
+    qps: Vec<QpSlot>,
+    free_qps: Vec<u16>,
+    rqs: Vec<RqSlot>,
+    free_rqs: Vec<u16>,
+    cqs: Vec<CqSlot>,
+    nics: Vec<NicSlot>,
+    dirty_qps: Vec<u16>,
+    dirty_rqs: Vec<u16>,
+    failing: Vec<u16>,
+    stash: VecDeque<Stashed>,
+    wcs: WcBatch,
+    /// Where the next poll starts, so that no completion queue starves.
+    turn: usize,
+}
+
+#[derive(Debug)]
+struct QpSlot {
+    generation: u16,
+    dirty: bool,
+    failure: Failure,
+    rq: u16,
+    nic: usize,
+    endpoint: Option<Endpoint>,
+}
+
+/// How far a queue pair's end has come.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Failure {
+    /// It works.
+    No,
+    /// It failed; the time is not known yet.
+    Noticed,
+    /// It failed by this time; the card may still flush.
+    Since(Now),
+    /// The card flushes nothing more.
+    Drained,
+}
+
+/// Whose receives a queue holds.
+#[derive(Debug)]
+enum RqOwner {
+    Free,
+    Own { qp: u16 },
+    Shared { nic: usize, table: RecvTable },
+}
+
+#[derive(Debug)]
+struct RqSlot {
+    generation: u16,
+    dirty: bool,
+    owner: RqOwner,
+}
+
+#[derive(Debug)]
+struct CqSlot {
+    cq: Arc<Cq>,
+    nic: usize,
+    attached: usize,
+}
+
+#[derive(Debug)]
+struct NicSlot {
+    /// `None` once the card is gone.
+    core: Option<Arc<CoreNic>>,
+    shared_rq: Option<u16>,
+    by_number: HashMap<u32, u16>,
+}
+
+/// A completion that waits to be polled, with the shared receive it is of.
+#[derive(Debug)]
+struct Stashed {
+    wc: Wc,
+    shared: Option<(u16, RecvWr)>,
+}
+
+/// Room for a batch of completions.
+struct WcBatch(Box<[ibv_wc; POLL_BATCH]>);
+
+impl std::fmt::Debug for WcBatch {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("WcBatch")
+    }
+}
+
+/// What of a completion is looked at.
+#[derive(Debug, Clone, Copy)]
+struct Raw {
+    tag: Tag,
+    status: u32,
+    byte_len: u32,
+    qp_num: u32,
+    invalidated: Option<u32>,
+}
+
+impl Raw {
+    fn of(wc: &ibv_wc) -> Raw {
+        let has_key = wc.wc_flags & ibv_wc_flags::IBV_WC_WITH_INV.0 != 0;
+        // SAFETY: the flag says that the union holds a key; any bits are a valid number.
+        let key = unsafe { wc.imm_data_invalidated_rkey_union.invalidated_rkey };
+        Raw {
+            tag: Tag::decode(wc.wr_id),
+            status: wc.status,
+            byte_len: wc.byte_len,
+            qp_num: wc.qp_num,
+            invalidated: has_key.then_some(key),
+        }
+    }
+}
+
+/// Our words for the library's status.
+fn status_of(status: u32) -> WcStatus {
+    use rdma_sys::ibv_wc_status as s;
+    match status {
+        s::IBV_WC_SUCCESS => WcStatus::Success,
+        s::IBV_WC_WR_FLUSH_ERR => WcStatus::Flushed,
+        s::IBV_WC_REM_ACCESS_ERR => WcStatus::RemoteAccess,
+        s::IBV_WC_REM_INV_REQ_ERR => WcStatus::RemoteInvalidRequest,
+        s::IBV_WC_REM_OP_ERR => WcStatus::RemoteOperation,
+        s::IBV_WC_RETRY_EXC_ERR => WcStatus::RetryExceeded,
+        s::IBV_WC_RNR_RETRY_EXC_ERR => WcStatus::RnrRetryExceeded,
+        s::IBV_WC_LOC_LEN_ERR
+        | s::IBV_WC_LOC_QP_OP_ERR
+        | s::IBV_WC_LOC_PROT_ERR
+        | s::IBV_WC_LOC_ACCESS_ERR
+        | s::IBV_WC_MW_BIND_ERR => WcStatus::LocalError,
+        other => WcStatus::Other(other),
+    }
+}
+
+fn flushed_recv(wr_id: WrId, qp: QpId) -> Wc {
+    let op = WcOp::Recv { byte_len: 0, invalidated: None };
+    Wc { wr_id, qp, op, status: WcStatus::Flushed }
+}
+
+/// Turns "0, or an error and the first refused work request" into the first refused one. A library
+/// that does not name it is taken to have taken all: those are flushed with the queue pair.
+fn refused<T>(ret: i32, first: *mut T, bad: *mut T) -> (*mut T, bool) {
+    match ret {
+        0 => (null_mut(), false),
+        _ if bad.is_null() => (null_mut(), true),
+        _ => {
+            tracing::debug!(errno = ret, at_first = (first == bad), "work requests refused");
+            (bad, true)
+        }
+    }
+}
+
+impl VerbsDevice {
+    /// A device with no queue pair yet.
+    pub(crate) fn new(core: CoreIndex, region: Arc<Region>) -> VerbsDevice {
+        // SAFETY: all-zero bytes are a valid value of this plain C struct.
+        let wcs = Box::new(std::array::from_fn(|_| unsafe { std::mem::zeroed() }));
+        VerbsDevice {
+            core,
+            region,
+            qps: Vec::new(),
+            free_qps: Vec::new(),
+            rqs: Vec::new(),
+            free_rqs: Vec::new(),
+            cqs: Vec::new(),
+            nics: Vec::new(),
+            dirty_qps: Vec::new(),
+            dirty_rqs: Vec::new(),
+            failing: Vec::new(),
+            stash: VecDeque::new(),
+            wcs: WcBatch(wcs),
+            turn: 0,
+        }
+    }
+
+    /// The core that it was opened for.
+    pub fn core(&self) -> CoreIndex {
+        self.core
+    }
+
+    fn take_rq(&mut self, owner: RqOwner) -> u16 {
+        if let Some(rq) = self.free_rqs.pop() {
+            self.rqs[usize::from(rq)].owner = owner;
+            return rq;
+        }
+        assert!(self.rqs.len() < MAX_SLOTS, "more receive queues than a device holds");
+        self.rqs.push(RqSlot { generation: 0, dirty: false, owner });
+        (self.rqs.len() - 1) as u16
+    }
+
+    fn free_rq(&mut self, rq: u16) {
+        let slot = &mut self.rqs[usize::from(rq)];
+        slot.owner = RqOwner::Free;
+        slot.generation = next_generation(slot.generation);
+        if std::mem::take(&mut slot.dirty) {
+            self.dirty_rqs.retain(|&d| d != rq);
+        }
+        self.free_rqs.push(rq);
+    }
+
+    fn nic_index(&mut self, core: &Arc<CoreNic>) -> usize {
+        let known = |n: &NicSlot| n.core.as_ref().is_some_and(|c| Arc::ptr_eq(c, core));
+        if let Some(at) = self.nics.iter().position(known) {
+            return at;
+        }
+        let slot = NicSlot { core: Some(core.clone()), shared_rq: None, by_number: HashMap::new() };
+        match self.nics.iter().position(|n| n.core.is_none()) {
+            Some(at) => {
+                self.nics[at] = slot;
+                at
+            }
+            None => {
+                self.nics.push(slot);
+                self.nics.len() - 1
+            }
+        }
+    }
+
+    /// Lets go of a removed card that has no queue pair here any more.
+    fn forget_dead_nic(&mut self, at: usize) {
+        let Some(core) = &self.nics[at].core else { return };
+        if !core.nic().is_dead() || self.cqs.iter().any(|c| c.nic == at && c.attached > 0) {
+            return;
+        }
+        self.nics[at].core = None;
+        self.cqs.retain(|c| c.nic != at);
+        if let Some(rq) = self.nics[at].shared_rq.take() {
+            self.free_rq(rq);
+        }
+    }
+
+    fn slot(&self, qp: QpId) -> &QpSlot {
+        &self.qps[qp.0 as usize]
+    }
+
+    fn mark_failed(&mut self, qp: u16) {
+        let slot = &mut self.qps[usize::from(qp)];
+        let Some(endpoint) = &slot.endpoint else { return };
+        if slot.failure != Failure::No {
+            return;
+        }
+        slot.failure = Failure::Noticed;
+        // SAFETY: the endpoint keeps the queue pair. An error means that the card is gone, and
+        // then the grace period ends the wait.
+        let _ = unsafe { sys::move_to_error(endpoint.qp()) };
+        self.failing.push(qp);
+    }
+
+    /// Completes what the card will not. Cheap when no queue pair is failing.
+    fn advance_failing(&mut self, now: Now) {
+        let mut i = 0;
+        while i < self.failing.len() {
+            let qp = self.failing[i];
+            let slot = &mut self.qps[usize::from(qp)];
+            if slot.failure == Failure::Noticed {
+                slot.failure = Failure::Since(now);
+            }
+            let Failure::Since(since) = slot.failure else {
+                self.failing.swap_remove(i);
+                continue;
+            };
+            let Some(endpoint) = &mut slot.endpoint else {
+                self.failing.swap_remove(i);
+                continue;
+            };
+            let card_owes =
+                endpoint.sends.len() > 0 || endpoint.recvs.as_ref().is_some_and(|r| r.len() > 0);
+            let abandon = now.saturating_sub(since) >= DRAIN_GRACE;
+            if abandon && card_owes {
+                tracing::debug!(qp, "the card did not flush all in time");
+            }
+            self.flush_local(qp, abandon);
+            if abandon {
+                self.qps[usize::from(qp)].failure = Failure::Drained;
+                self.failing.swap_remove(i);
+                self.flush_shared_of_dead_nic(qp);
+            } else {
+                i += 1;
+            }
+        }
+    }
+
+    /// Of a failed queue pair: tells what needs no card.
+    fn flush_local(&mut self, qp: u16, abandon: bool) {
+        let slot = &mut self.qps[usize::from(qp)];
+        let Some(endpoint) = &mut slot.endpoint else { return };
+        let id = QpId(u32::from(qp));
+        let stash = &mut self.stash;
+        endpoint.sends.flush_local(abandon, |wr_id| {
+            let wc = Wc { wr_id, qp: id, op: WcOp::Send, status: WcStatus::Flushed };
+            stash.push_back(Stashed { wc, shared: None });
+        });
+        if let Some(recvs) = &mut endpoint.recvs {
+            let owed = recvs.len() > recvs.staged_len();
+            // In order: what was never handed over comes after what the card still owes.
+            if abandon || !owed {
+                recvs.flush_local(abandon, |wr| {
+                    let wc = flushed_recv(wr.wr_id, id);
+                    stash.push_back(Stashed { wc, shared: None });
+                });
+            }
+        }
+    }
+
+    /// The last queue pair on a removed card gives the shared receives back: nothing else would.
+    fn flush_shared_of_dead_nic(&mut self, qp: u16) {
+        let at = self.qps[usize::from(qp)].nic;
+        let Some(core) = &self.nics[at].core else { return };
+        let alive =
+            |s: &QpSlot| s.endpoint.is_some() && s.nic == at && s.failure != Failure::Drained;
+        if !core.nic().is_dead() || self.qps.iter().any(alive) {
+            return;
+        }
+        let Some(rq) = self.nics[at].shared_rq else { return };
+        if let RqOwner::Shared { table, .. } = &mut self.rqs[usize::from(rq)].owner {
+            let stash = &mut self.stash;
+            table.flush_local(true, |wr| {
+                let wc = flushed_recv(wr.wr_id, QpId(u32::from(qp)));
+                stash.push_back(Stashed { wc, shared: None });
+            });
+        }
+    }
+
+    /// Hands the staged receives of a queue to the card.
+    fn flush_recvs(&mut self, rq: u16) -> bool {
+        let slot = &mut self.rqs[usize::from(rq)];
+        slot.dirty = false;
+        let generation = slot.generation;
+        let tag = |index| Tag { recv: true, generation, slot: rq, index }.encode();
+        match &mut slot.owner {
+            RqOwner::Free => true,
+            RqOwner::Shared { nic, table } => {
+                let Some(core) = &self.nics[*nic].core else { return true };
+                let Some(srq) = core.srq() else { return true };
+                let done = table.hand_over(&self.region, core.lkey(), tag, |first| {
+                    let mut bad: *mut ibv_recv_wr = null_mut();
+                    // SAFETY: the queue exists; the chain is valid during the call.
+                    let ret = unsafe { rdma_sys::ibv_post_srq_recv(srq, first, &raw mut bad) };
+                    refused(ret, first, bad).0
+                });
+                if !done && !core.nic().is_dead() {
+                    // The card has not yet noticed that entries are free: next flush.
+                    slot.dirty = true;
+                    return false;
+                }
+                true
+            }
+            RqOwner::Own { qp } => {
+                let qp = *qp;
+                let slot = &mut self.qps[usize::from(qp)];
+                let (failure, Some(endpoint)) = (slot.failure, &mut slot.endpoint) else {
+                    return true;
+                };
+                if failure != Failure::No {
+                    self.flush_local(qp, failure == Failure::Drained);
+                    return true;
+                }
+                let queue_pair = endpoint.qp();
+                let lkey = endpoint.cq.core().lkey();
+                let Some(recvs) = &mut endpoint.recvs else { return true };
+                let mut failed = false;
+                let done = recvs.hand_over(&self.region, lkey, tag, |first| {
+                    let mut bad: *mut ibv_recv_wr = null_mut();
+                    // SAFETY: the endpoint keeps the queue pair; the chain is valid during the
+                    // call.
+                    let ret = unsafe { rdma_sys::ibv_post_recv(queue_pair, first, &raw mut bad) };
+                    let (bad, is_failed) = refused(ret, first, bad);
+                    failed = is_failed;
+                    bad
+                });
+                if failed || !done {
+                    self.mark_failed(qp);
+                }
+                true
+            }
+        }
+    }
+
+    /// Hands the staged sends of a queue pair to the card.
+    fn flush_sends(&mut self, qp: u16) {
+        let slot = &mut self.qps[usize::from(qp)];
+        slot.dirty = false;
+        let (failure, Some(endpoint)) = (slot.failure, &mut slot.endpoint) else { return };
+        if failure != Failure::No {
+            self.flush_local(qp, failure == Failure::Drained);
+            return;
+        }
+        if !endpoint.sends.has_staged() {
+            return;
+        }
+        let queue_pair = endpoint.qp();
+        let mut failed = false;
+        let done = endpoint.sends.hand_over(|first| {
+            let mut bad: *mut ibv_send_wr = null_mut();
+            // SAFETY: the endpoint keeps the queue pair; the chain is valid during the call.
+            let ret = unsafe { rdma_sys::ibv_post_send(queue_pair, first, &raw mut bad) };
+            let (bad, is_failed) = refused(ret, first, bad);
+            failed = is_failed;
+            bad
+        });
+        if failed || !done {
+            self.mark_failed(qp);
+        }
+    }
+
+    /// Turns one completion of the card into the caller's, `None` when it is not to be told.
+    fn on_completion(&mut self, raw: Raw, nic: usize) -> Option<Stashed> {
+        let status = status_of(raw.status);
+        let ok = status == WcStatus::Success;
+        if !raw.tag.recv {
+            let slot = self.qps.get_mut(usize::from(raw.tag.slot))?;
+            let endpoint =
+                slot.endpoint.as_mut().filter(|_| slot.generation == raw.tag.generation)?;
+            let wr_id = endpoint.sends.complete(raw.tag.index);
+            if !ok {
+                self.mark_failed(raw.tag.slot);
+            }
+            let qp = QpId(u32::from(raw.tag.slot));
+            let wc = Wc { wr_id: wr_id?, qp, op: WcOp::Send, status };
+            return Some(Stashed { wc, shared: None });
+        }
+        let slot = self.rqs.get_mut(usize::from(raw.tag.slot))?;
+        if slot.generation != raw.tag.generation {
+            return None;
+        }
+        let (qp, wr, shared) = match &mut slot.owner {
+            RqOwner::Free => return None,
+            RqOwner::Own { qp } => {
+                let qp = *qp;
+                let endpoint = self.qps[usize::from(qp)].endpoint.as_mut()?;
+                (qp, endpoint.recvs.as_mut()?.complete(raw.tag.index)?, None)
+            }
+            RqOwner::Shared { table, .. } => {
+                let wr = table.complete(raw.tag.index)?;
+                let Some(&qp) = self.nics[nic].by_number.get(&raw.qp_num) else {
+                    self.post_recv(RecvQueueId(u32::from(raw.tag.slot)), wr);
+                    return None;
+                };
+                (qp, wr, Some((raw.tag.slot, wr)))
+            }
+        };
+        if !ok {
+            self.mark_failed(qp);
+        }
+        let byte_len = if ok { raw.byte_len } else { 0 };
+        let invalidated = raw.invalidated.filter(|_| ok);
+        if let (Some(rkey), Some(endpoint)) = (invalidated, &mut self.qps[usize::from(qp)].endpoint)
+        {
+            endpoint.exposed.on_invalidated(rkey);
+        }
+        let op = WcOp::Recv { byte_len, invalidated };
+        Some(Stashed { wc: Wc { wr_id: wr.wr_id, qp: QpId(u32::from(qp)), op, status }, shared })
+    }
+
+    /// Takes up to `max` completions off one completion queue; returns how many the card gave.
+    fn poll_one(&mut self, at: usize, max: usize, mut told: impl FnMut(Stashed)) -> usize {
+        let (cq, nic) = (self.cqs[at].cq.as_ptr(), self.cqs[at].nic);
+        let want = max.min(POLL_BATCH);
+        // SAFETY: the queue exists, and the batch has room for as many.
+        let got = unsafe { rdma_sys::ibv_poll_cq(cq, want as i32, self.wcs.0.as_mut_ptr()) };
+        let Ok(got) = usize::try_from(got) else {
+            self.on_broken_cq(at);
+            return 0;
+        };
+        for i in 0..got {
+            let raw = Raw::of(&self.wcs.0[i]);
+            if let Some(done) = self.on_completion(raw, nic) {
+                told(done);
+            }
+        }
+        got
+    }
+
+    fn on_broken_cq(&mut self, at: usize) {
+        for qp in 0..self.qps.len() {
+            let on_it = |e: &Endpoint| Arc::ptr_eq(&e.cq, &self.cqs[at].cq);
+            let slot = &self.qps[qp];
+            if slot.failure == Failure::No && slot.endpoint.as_ref().is_some_and(on_it) {
+                tracing::error!(qp, "the completion queue broke");
+                self.mark_failed(qp as u16);
+            }
+        }
+    }
+}
+
+impl Device for VerbsDevice {
+    type Endpoint = Endpoint;
+
+    fn attach(&mut self, mut endpoint: Endpoint) -> Attached {
+        let nic = self.nic_index(&endpoint.nic().clone());
+        let cq_known = self.cqs.iter_mut().find(|c| Arc::ptr_eq(&c.cq, &endpoint.cq));
+        match cq_known {
+            Some(slot) => slot.attached += 1,
+            None => self.cqs.push(CqSlot { cq: endpoint.cq.clone(), nic, attached: 1 }),
+        }
+        let qp = match self.free_qps.pop() {
+            Some(qp) => qp,
+            None => {
+                assert!(self.qps.len() < MAX_SLOTS, "more queue pairs than a device holds");
+                self.qps.push(QpSlot {
+                    generation: 0,
+                    dirty: false,
+                    failure: Failure::No,
+                    rq: 0,
+                    nic: 0,
+                    endpoint: None,
+                });
+                (self.qps.len() - 1) as u16
+            }
+        };
+        let (rq, recv_queue) = match &mut endpoint.recvs {
+            Some(table) => {
+                let depth = table.depth();
+                let rq = self.take_rq(RqOwner::Own { qp });
+                (rq, RecvQueue { id: RecvQueueId(u32::from(rq)), shared: false, depth })
+            }
+            None => {
+                let depth = endpoint.nic().srq_depth();
+                let rq = match self.nics[nic].shared_rq {
+                    Some(rq) => rq,
+                    None => {
+                        let table = RecvTable::new(depth);
+                        self.take_rq(RqOwner::Shared { nic, table })
+                    }
+                };
+                self.nics[nic].shared_rq = Some(rq);
+                (rq, RecvQueue { id: RecvQueueId(u32::from(rq)), shared: true, depth })
+            }
+        };
+        self.nics[nic].by_number.insert(endpoint.qp_num(), qp);
+        let limits = endpoint.limits;
+        let slot = &mut self.qps[usize::from(qp)];
+        slot.failure = Failure::No;
+        slot.rq = rq;
+        slot.nic = nic;
+        slot.endpoint = Some(endpoint);
+        Attached { qp: QpId(u32::from(qp)), recv_queue, limits }
+    }
+
+    fn detach(&mut self, qp: QpId) -> Endpoint {
+        let index = qp.0 as u16;
+        let slot = &mut self.qps[qp.0 as usize];
+        let endpoint = slot.endpoint.take().expect("detached once");
+        slot.generation = next_generation(slot.generation);
+        slot.failure = Failure::No;
+        let (nic, rq) = (slot.nic, slot.rq);
+        if std::mem::take(&mut slot.dirty) {
+            self.dirty_qps.retain(|&d| d != index);
+        }
+        self.failing.retain(|&f| f != index);
+        self.nics[nic].by_number.remove(&endpoint.qp_num());
+        let at = self.cqs.iter().position(|c| Arc::ptr_eq(&c.cq, &endpoint.cq));
+        let at = at.expect("an attached queue pair's completion queue is known");
+        if endpoint.recvs.is_some() {
+            self.free_rq(rq);
+        } else {
+            // Shared receives that were given to this queue pair go back to the queue before the
+            // queue pair is destroyed, which may take their completions away.
+            let mut more = Vec::new();
+            while self.poll_one(at, POLL_BATCH, |s| more.push(s)) == POLL_BATCH {}
+            self.stash.extend(more);
+        }
+        let mut kept = VecDeque::with_capacity(self.stash.len());
+        for stashed in std::mem::take(&mut self.stash) {
+            match stashed.shared {
+                _ if stashed.wc.qp != qp => kept.push_back(stashed),
+                Some((rq, wr)) => self.post_recv(RecvQueueId(u32::from(rq)), wr),
+                None => {}
+            }
+        }
+        self.stash = kept;
+        self.cqs[at].attached -= 1;
+        self.free_qps.push(index);
+        self.forget_dead_nic(nic);
+        endpoint
+    }
+
+    fn fail(&mut self, qp: QpId) {
+        self.mark_failed(qp.0 as u16);
+    }
+
+    fn post_recv(&mut self, queue: RecvQueueId, wr: RecvWr) {
+        let slot = &mut self.rqs[queue.0 as usize];
+        let table = match &mut slot.owner {
+            RqOwner::Shared { table, .. } => Some(table),
+            RqOwner::Own { qp } => {
+                self.qps[usize::from(*qp)].endpoint.as_mut().and_then(|e| e.recvs.as_mut())
+            }
+            RqOwner::Free => None,
+        };
+        table.expect("the receive queue exists").stage(wr);
+        if !std::mem::replace(&mut slot.dirty, true) {
+            self.dirty_rqs.push(queue.0 as u16);
+        }
+    }
+
+    fn post_send(&mut self, qp: QpId, wr: SendWr) {
+        let index = qp.0 as u16;
+        let slot = &mut self.qps[qp.0 as usize];
+        let generation = slot.generation;
+        let endpoint = slot.endpoint.as_mut().expect("the queue pair is attached");
+        let core = endpoint.cq.core();
+        let can_invalidate = core.nic().can_invalidate();
+        endpoint.sends.stage(&wr, &self.region, core.lkey(), can_invalidate, |seq| {
+            Tag { recv: false, generation, slot: index, index: seq }.encode()
+        });
+        if !std::mem::replace(&mut slot.dirty, true) {
+            self.dirty_qps.push(index);
+        }
+    }
+
+    fn flush(&mut self, _now: Now) {
+        // Receives first: the answer to what we send may come at once.
+        let mut kept = 0;
+        for i in 0..self.dirty_rqs.len() {
+            let rq = self.dirty_rqs[i];
+            if !self.flush_recvs(rq) {
+                self.dirty_rqs[kept] = rq;
+                kept += 1;
+            }
+        }
+        self.dirty_rqs.truncate(kept);
+        for i in 0..self.dirty_qps.len() {
+            self.flush_sends(self.dirty_qps[i]);
+        }
+        self.dirty_qps.clear();
+    }
+
+    fn poll_cq(&mut self, now: Now, max: usize, out: &mut Vec<Wc>) -> usize {
+        let before = out.len();
+        if !self.failing.is_empty() {
+            self.advance_failing(now);
+        }
+        while out.len() - before < max {
+            let Some(stashed) = self.stash.pop_front() else { break };
+            out.push(stashed.wc);
+        }
+        let queues = self.cqs.len();
+        for i in 0..queues {
+            let at = (self.turn + i) % queues;
+            loop {
+                let room = max - (out.len() - before);
+                if room == 0 {
+                    break;
+                }
+                let got = self.poll_one(at, room, |s| out.push(s.wc));
+                if got < room.min(POLL_BATCH) {
+                    break;
+                }
+            }
+        }
+        self.turn = self.turn.wrapping_add(1);
+        out.len() - before
+    }
+
+    fn arm(&mut self) {
+        for nic in 0..self.nics.len() {
+            self.forget_dead_nic(nic);
+        }
+        for slot in &self.cqs {
+            if !slot.cq.core().nic().is_dead() {
+                slot.cq.arm();
+            }
+        }
+    }
+
+    fn wait_sources<'a>(&'a self, out: &mut Vec<PollSource<'a>>) {
+        let alive = |c: &&CqSlot| !c.cq.core().nic().is_dead();
+        out.extend(self.cqs.iter().filter(alive).map(|c| c.cq.fd()));
+    }
+
+    fn timeout(&self) -> Option<Now> {
+        if !self.stash.is_empty() {
+            return Some(Duration::ZERO);
+        }
+        let deadline = |&qp: &u16| match self.qps[usize::from(qp)].failure {
+            Failure::Since(since) => Some(since + DRAIN_GRACE),
+            Failure::Noticed => Some(Duration::ZERO),
+            Failure::No | Failure::Drained => None,
+        };
+        self.failing.iter().filter_map(deadline).min()
+    }
+}
+
+impl HostDevice for VerbsDevice {
+    fn expose(&mut self, qp: QpId, span: Span, access: Access) -> Option<RemoteAddr> {
+        let index = qp.0 as u16;
+        if self.slot(qp).failure != Failure::No {
+            return None;
+        }
+        let slot = &mut self.qps[qp.0 as usize];
+        let generation = slot.generation;
+        let endpoint = slot.endpoint.as_mut().expect("the queue pair is attached");
+        let remote = endpoint.exposed.expose(span, access, &mut endpoint.sends, |seq| {
+            Tag { recv: false, generation, slot: index, index: seq }.encode()
+        });
+        if !std::mem::replace(&mut slot.dirty, true) {
+            self.dirty_qps.push(index);
+        }
+        remote
+    }
+
+    fn unexpose(&mut self, qp: QpId, rkey: u32) {
+        let index = qp.0 as u16;
+        let slot = &mut self.qps[qp.0 as usize];
+        let (generation, failed) = (slot.generation, slot.failure != Failure::No);
+        let endpoint = slot.endpoint.as_mut().expect("the queue pair is attached");
+        endpoint.exposed.unexpose(rkey, failed, &mut endpoint.sends, |seq| {
+            Tag { recv: false, generation, slot: index, index: seq }.encode()
+        });
+        if !std::mem::replace(&mut slot.dirty, true) {
+            self.dirty_qps.push(index);
+        }
+    }
+}
