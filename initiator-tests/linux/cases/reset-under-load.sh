@@ -2,7 +2,7 @@
 #: seconds 120
 target_up brd:512
 host_connect --nr-io-queues 2
-load_start reset --rw=randwrite --bs=4k --iodepth=16 --size=32m --verify=crc32c --verify_fatal=1 --loops=4 --runtime=15
+load_start reset --rw=randwrite --bs=4k --iodepth=16 --size=48m --rate=,4m --verify=crc32c --verify_fatal=1 --do_verify=1
 for ((i = 1; i <= 3; i++)); do
     say "reset $i"
     nvme reset "/dev/$CTRL"

@@ -3,7 +3,7 @@
 #: seconds 150
 target_up brd:512
 host_connect --nr-io-queues 2
-load_start killed --rw=randwrite --bs=8k --iodepth=16 --size=48m --verify=crc32c --verify_fatal=1 --do_verify=1
+load_start killed --rw=randwrite --bs=8k --iodepth=16 --size=48m --rate=,4m --verify=crc32c --verify_fatal=1 --do_verify=1
 say crash
 target_crash
 until_true 20 host_is connecting || fail "the host did not notice: $(host_state)"
