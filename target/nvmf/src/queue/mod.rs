@@ -181,6 +181,37 @@ impl Queue {
         (self.entries.len() - self.free.len(), self.held.len())
     }
 
+    /// The receives that commands still hold.
+    pub fn held_recvs(&self) -> impl Iterator<Item = RecvToken> + '_ {
+        let slots = self.entries.iter().filter_map(|entry| entry.recv);
+        slots.chain(self.held.iter().map(|held| held.recv))
+    }
+
+    /// Checks that slots, outstanding commands and command ids add up. For tests: it walks all.
+    ///
+    /// # Errors
+    /// What does not add up.
+    pub fn audit(&self) -> Result<(), String> {
+        let in_state = |wanted: fn(&State) -> bool| {
+            self.entries.iter().filter(|entry| wanted(&entry.state)).count()
+        };
+        let free = in_state(|state| *state == State::Free);
+        let sent = in_state(|state| matches!(state, State::AwaitSent { .. }));
+        let outstanding = self.entries.len() - free - sent + self.held.len();
+        let cids: u32 = self.cids.iter().map(|word| word.count_ones()).sum();
+        let owners = self.entries.iter().filter(|entry| entry.owns_cid).count();
+        if free != self.free.len() {
+            return Err(format!("{free} free slots, {} on the free list", self.free.len()));
+        }
+        if outstanding != usize::from(self.outstanding) {
+            return Err(format!("{outstanding} commands, {} counted", self.outstanding));
+        }
+        if cids as usize != owners {
+            return Err(format!("{cids} command ids in use, {owners} owned"));
+        }
+        Ok(())
+    }
+
     /// A message of `received` bytes arrived; `capsule` is a copy of its first 64.
     pub fn on_capsule(
         &mut self,
@@ -267,7 +298,8 @@ impl Queue {
             return;
         }
         let Outcome { status, result, data } = outcome;
-        if !status.is_success() || data.is_empty() {
+        let direction = self.direction(&self.entry(slot).command);
+        if !status.is_success() || data.is_empty() || direction != DataDirection::ControllerToHost {
             self.respond(slot, status, result, 0, out);
             return;
         }

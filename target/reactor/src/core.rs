@@ -1,0 +1,505 @@
+//! One thread's engine: queues, their memory, their work requests, their I/O.
+//!
+//! # Contract
+//! A [`Core`] owns a device (RDMA), a storage engine and the use of one region. Messages of the
+//! control thread go in by [`Core::handle`]; [`Core::turn`] polls both seams, feeds what they
+//! report to the queues, carries out what the queues ask for, and flushes once. It never blocks,
+//! reads no clock, and in the steady state allocates nothing.
+//!
+//! # Resources
+//! They are taken in one order: slot, buffer, RDMA READ credit, send credit. Nothing is held by a
+//! command that waits for an earlier one. Buffers are granted first in, first out over all queues;
+//! READ and send credits first in, first out within a queue pair.
+//!
+//! - A *send credit* is a place in the queue pair's send queue. A response takes one for its SEND
+//!   and one for each RDMA WRITE before it; all come back with the SEND's completion, the only one
+//!   asked for. A READ takes one, and a READ credit, until its own completion.
+//! - A *response credit* is a receive that the host has posted: no more responses are under way than
+//!   the host said it is ready for.
+//!
+//! # Ends
+//! A queue that fails, breaks a rule or is told to close is *closing*: its queue pair is failed and
+//! drains. When every send-side work request has completed (and every receive of a receive queue of
+//! its own), the endpoint goes back, also while operations on a disk are still out: their buffers
+//! stay taken, as an orphan of the connection, until the disk answers.
+
+mod act;
+mod audit;
+mod close;
+mod complete;
+mod conn;
+mod receive;
+mod send;
+#[cfg(test)]
+mod tests;
+
+use crate::mail::{QueueParams, ToControl, ToCore};
+use crate::pool::{Buddy, Standing};
+use backing::{BackingId, BlockIo, IoDone};
+use conn::{Conn, Phase};
+use nvmf::queue::Action;
+use nvmf::{QueueKey, Slot};
+use rdma::{CoreIndex, Device, Now, PollSource, Wc};
+use receive::Ring;
+use region::{PAGE_SIZE, Region, Span};
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+
+/// Completions taken from the device in one turn at most.
+const COMPLETIONS_PER_TURN: usize = 64;
+/// No connection, no backing.
+const NONE: u16 = u16::MAX;
+/// Connections of one core at most: what a work request's id can name.
+const MAX_CONNS: usize = NONE as usize;
+
+/// How a core is made.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct CoreConfig {
+    /// Which core.
+    pub index: CoreIndex,
+    /// Largest data transfer of one command in bytes, a power of two of at least 4096.
+    pub max_transfer: u32,
+    /// In-capsule data that receives of a shared receive queue have room for, in bytes.
+    pub in_capsule: u32,
+    /// Bytes of the region for receives and completion entries; the rest is for transfers.
+    pub standing: u32,
+}
+
+impl CoreConfig {
+    /// Half of a region of `region_len` bytes for receives, half for transfers.
+    pub fn halves(index: CoreIndex, max_transfer: u32, in_capsule: u32, region_len: usize) -> Self {
+        let pages = region_len / PAGE_SIZE / 2;
+        let standing =
+            u32::try_from(pages * PAGE_SIZE).unwrap_or(u32::MAX & !(PAGE_SIZE as u32 - 1));
+        CoreConfig { index, max_transfer, in_capsule, standing }
+    }
+}
+
+/// Why a core cannot be made.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum CoreError {
+    /// The region has no room for the largest command beside the receives.
+    #[error(
+        "a core's memory of {have} bytes is too little: {need} bytes are needed; raise the memory \
+         setting or lower the largest transfer"
+    )]
+    TooLittleMemory {
+        /// Bytes of the region.
+        have: usize,
+        /// Bytes needed at least.
+        need: u64,
+    },
+    /// The largest transfer is no power of two, or below one page or over 1 GiB.
+    #[error("a largest transfer of {0} bytes: it must be a power of two from 4096 to 1 GiB")]
+    MaxTransfer(u32),
+}
+
+/// What a core has done and waited for since its start. Plain counts, but where said.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct CoreStats {
+    /// Calls of [`Core::turn`].
+    pub turns: u64,
+    /// Those that found something to do.
+    pub busy_turns: u64,
+    /// Capsules received.
+    pub capsules: u64,
+    /// Responses posted.
+    pub responses: u64,
+    /// RDMA READs posted.
+    pub reads: u64,
+    /// RDMA WRITEs posted.
+    pub writes: u64,
+    /// Operations handed to storage.
+    pub ios: u64,
+    /// Operations that storage failed.
+    pub io_errors: u64,
+    /// Commands handed to the control thread.
+    pub executes: u64,
+    /// Commands that had to wait for a buffer.
+    pub buffer_waits: u64,
+    /// Times that a command had to wait for an RDMA READ credit.
+    pub read_waits: u64,
+    /// Times that a response had to wait for a send or response credit.
+    pub send_waits: u64,
+    /// Queues taken in.
+    pub attached: u64,
+    /// Queues refused for lack of memory.
+    pub refused: u64,
+    /// Queues that ended by a fault or a broken rule.
+    pub faults: u64,
+    /// Completions that belonged to nobody any more.
+    pub strays: u64,
+    /// Queues here now, orphans included (a level, not a count).
+    pub queues: u64,
+    /// Bytes of transfer memory in use now (a level).
+    pub transfer_bytes: u64,
+    /// Bytes of standing memory in use now (a level).
+    pub standing_bytes: u64,
+}
+
+/// A command that waits for a buffer.
+#[derive(Debug, Clone, Copy)]
+struct BufferWait {
+    conn: u16,
+    slot: Slot,
+    len: u32,
+}
+
+/// A backing of this core.
+#[derive(Debug, Clone, Copy)]
+struct BackingUse {
+    id: BackingId,
+    in_flight: u32,
+    removing: bool,
+}
+
+/// One thread's engine. See the module for its contract.
+#[derive(Debug)]
+pub struct Core<D: Device, B: BlockIo> {
+    config: CoreConfig,
+    region: Arc<Region>,
+    device: D,
+    io: B,
+    buddy: Buddy,
+    standing: Standing,
+    /// Connections by the number that work request ids carry; reused, told apart by generation.
+    conns: Vec<Option<Box<Conn>>>,
+    free_conns: Vec<u16>,
+    generation: u16,
+    by_key: BTreeMap<QueueKey, u16>,
+    /// Connection of each queue pair, by its small id.
+    by_qp: Vec<u16>,
+    rings: Vec<Option<Ring>>,
+    backings: Vec<Option<BackingUse>>,
+    /// Place in `backings` of each backing, by its id.
+    backing_at: Vec<u16>,
+    /// Commands that wait for a buffer, first in, first out. Bounded by the slots of all queues.
+    buffer_waits: VecDeque<BufferWait>,
+    /// Connections with something staged for `serve`, each once.
+    dirty: Vec<u16>,
+    actions: Vec<Action>,
+    wcs: Vec<Wc>,
+    dones: Vec<IoDone>,
+    scratch: Box<[u8; PAGE_SIZE]>,
+    stats: CoreStats,
+}
+
+impl<D: Device, B: BlockIo> Core<D, B> {
+    /// A core without queues. The device was opened with `region`, and `io` uses it.
+    ///
+    /// # Errors
+    /// [`CoreError`] when the region is too small for the settings.
+    pub fn new(
+        config: CoreConfig,
+        region: Arc<Region>,
+        device: D,
+        io: B,
+    ) -> Result<Core<D, B>, CoreError> {
+        let transfer = config.max_transfer;
+        if !transfer.is_power_of_two() || !(4096..=1 << 30).contains(&transfer) {
+            return Err(CoreError::MaxTransfer(transfer));
+        }
+        // The largest request for a buffer is a Compare's: twice the largest transfer.
+        let block = 2 * transfer;
+        let page = PAGE_SIZE as u32;
+        let standing = config.standing.next_multiple_of(page);
+        let have = region.len();
+        let need = u64::from(standing) + u64::from(block);
+        if (have as u64) < need {
+            return Err(CoreError::TooLittleMemory { have, need });
+        }
+        let whole = have.min(u32::MAX as usize & !(PAGE_SIZE - 1)) as u32;
+        let transfers = Span::new(standing, whole - standing);
+        Ok(Core {
+            config,
+            region,
+            device,
+            io,
+            buddy: Buddy::new(transfers, block),
+            standing: Standing::new(Span::new(0, standing)),
+            conns: Vec::new(),
+            free_conns: Vec::new(),
+            generation: 0,
+            by_key: BTreeMap::new(),
+            by_qp: Vec::new(),
+            rings: Vec::new(),
+            backings: Vec::new(),
+            backing_at: Vec::new(),
+            buffer_waits: VecDeque::new(),
+            dirty: Vec::new(),
+            actions: Vec::with_capacity(512),
+            wcs: Vec::with_capacity(COMPLETIONS_PER_TURN),
+            dones: Vec::with_capacity(256),
+            scratch: Box::new([0; PAGE_SIZE]),
+            stats: CoreStats::default(),
+        })
+    }
+
+    /// Carries out a message of the control thread; answers go to `out`. [`ToCore::Stop`] is the
+    /// loop's own business and does nothing here.
+    pub fn handle(
+        &mut self,
+        now: Now,
+        message: ToCore<D::Endpoint, B::Backing>,
+        out: &mut Vec<ToControl<D::Endpoint>>,
+    ) {
+        match message {
+            ToCore::Attach { key, endpoint, params } => {
+                self.attach(now, key, endpoint, params, out);
+            }
+            ToCore::Established(key) => {
+                if let Some(c) = self.find(key) {
+                    self.conn(c).established = true;
+                    self.mark_dirty(c);
+                }
+            }
+            ToCore::Bind { key, binding } => {
+                if let Some(c) = self.find(key) {
+                    self.conn(c).queue.on_bind(binding);
+                }
+            }
+            ToCore::Complete { key, slot, outcome } => {
+                if let Some(c) = self.find(key) {
+                    let mut actions = std::mem::take(&mut self.actions);
+                    self.conn(c).queue.on_executed(slot, outcome, &mut actions);
+                    self.carry_out(now, c, actions, out);
+                }
+            }
+            ToCore::Abort { key, cid, token } => {
+                let mut stopped = false;
+                if let Some(c) = self.find(key) {
+                    let mut actions = std::mem::take(&mut self.actions);
+                    stopped = self.conn(c).queue.on_abort(cid, &mut actions);
+                    self.carry_out(now, c, actions, out);
+                }
+                out.push(ToControl::Aborted { token, stopped });
+            }
+            ToCore::Close(key) => {
+                if let Some(c) = self.find(key) {
+                    self.close(now, c, None, out);
+                }
+            }
+            ToCore::Publish(view) => {
+                for conn in self.conns.iter_mut().flatten() {
+                    conn.queue.on_publish(&view);
+                }
+            }
+            ToCore::AddBacking(id, backing) => self.add_backing(id, backing),
+            ToCore::RemoveBacking(id) => self.remove_backing(id, out),
+            ToCore::Stop => {}
+        }
+    }
+
+    /// Does everything that can be done now, and returns whether anything was. Messages for the
+    /// control thread go to `out`.
+    pub fn turn(&mut self, now: Now, out: &mut Vec<ToControl<D::Endpoint>>) -> bool {
+        self.stats.turns += 1;
+        let told = out.len();
+        let mut worked = !self.dirty.is_empty();
+
+        let mut wcs = std::mem::take(&mut self.wcs);
+        worked |= self.device.poll_cq(now, COMPLETIONS_PER_TURN, &mut wcs) > 0;
+        for wc in wcs.drain(..) {
+            self.on_wc(now, wc, out);
+        }
+        self.wcs = wcs;
+
+        let mut dones = std::mem::take(&mut self.dones);
+        worked |= self.io.poll(now, &mut dones) > 0;
+        for done in dones.drain(..) {
+            self.on_io(now, done, out);
+        }
+        self.dones = dones;
+
+        self.grant_buffers(now, out);
+        self.serve_dirty();
+        self.device.flush(now);
+        self.io.flush(now);
+        worked |= out.len() != told;
+        self.stats.busy_turns += u64::from(worked);
+        worked
+    }
+
+    /// Asks both seams to wake the thread at the next completion. Call, then turn once more, then
+    /// sleep.
+    pub fn arm(&mut self) {
+        self.device.arm();
+        self.io.arm();
+    }
+
+    /// What to sleep on.
+    pub fn wait_sources<'a>(&'a self, out: &mut Vec<PollSource<'a>>) {
+        self.device.wait_sources(out);
+        out.extend(self.io.wait_source());
+    }
+
+    /// When [`Core::turn`] must be called next even if no source is readable.
+    pub fn timeout(&self) -> Option<Now> {
+        [self.device.timeout(), self.io.timeout()].into_iter().flatten().min()
+    }
+
+    /// Whether nothing is here that anybody waits for: no queue, no operation on a disk.
+    pub fn is_idle(&self) -> bool {
+        self.conns.len() == self.free_conns.len() && self.io.in_flight() == 0
+    }
+
+    /// Which core this is.
+    pub fn index(&self) -> CoreIndex {
+        self.config.index
+    }
+
+    /// Counts since the start, and levels now.
+    pub fn stats(&self) -> CoreStats {
+        CoreStats {
+            queues: (self.conns.len() - self.free_conns.len()) as u64,
+            transfer_bytes: self.buddy.used().1,
+            standing_bytes: self.standing.used(),
+            ..self.stats
+        }
+    }
+
+    /// The device, for what its provider offers beyond the seam.
+    pub fn device(&self) -> &D {
+        &self.device
+    }
+
+    /// The device, for what its provider offers beyond the seam.
+    pub fn device_mut(&mut self) -> &mut D {
+        &mut self.device
+    }
+
+    /// The storage engine.
+    pub fn io(&self) -> &B {
+        &self.io
+    }
+
+    /// The storage engine.
+    pub fn io_mut(&mut self) -> &mut B {
+        &mut self.io
+    }
+
+    fn attach(
+        &mut self,
+        now: Now,
+        key: QueueKey,
+        endpoint: D::Endpoint,
+        params: QueueParams,
+        out: &mut Vec<ToControl<D::Endpoint>>,
+    ) {
+        let attached = self.device.attach(endpoint);
+        let Some((ring, cqes)) = self.memory_for(&attached, &params) else {
+            let endpoint = self.device.detach(attached.qp);
+            self.stats.refused += 1;
+            out.push(ToControl::Refused { key, endpoint });
+            return;
+        };
+        let c = match self.free_conns.pop() {
+            Some(c) => c,
+            None => {
+                self.conns.push(None);
+                (self.conns.len() - 1) as u16
+            }
+        };
+        self.generation = self.generation.wrapping_add(1);
+        let conn = Conn::new(key, self.generation, &attached, ring, cqes, params, &self.config);
+        // Room for every command of every queue to wait, so that waiting never allocates.
+        self.buffer_waits.reserve(conn.slots.len());
+        self.conns[usize::from(c)] = Some(Box::new(conn));
+        let qp = attached.qp.0 as usize;
+        if self.by_qp.len() <= qp {
+            self.by_qp.resize(qp + 1, NONE);
+        }
+        self.by_qp[qp] = c;
+        self.by_key.insert(key, c);
+        // The accept may follow at once: the receives must be posted by then.
+        self.device.flush(now);
+        self.stats.attached += 1;
+        out.push(ToControl::Attached(key));
+    }
+
+    /// Receives and completion entries of a new queue; `None` when memory or numbers run out.
+    fn memory_for(
+        &mut self,
+        attached: &rdma::Attached,
+        params: &QueueParams,
+    ) -> Option<(u16, Span)> {
+        if self.free_conns.is_empty() && self.conns.len() == MAX_CONNS {
+            return None;
+        }
+        let cqes = self.standing.allocate(conn::cqe_bytes(params.sq_entries))?;
+        match self.ring_for(&attached.recv_queue, params) {
+            Some(ring) => Some((ring, cqes)),
+            None => {
+                self.standing.free(cqes);
+                None
+            }
+        }
+    }
+
+    fn add_backing(&mut self, id: BackingId, backing: B::Backing) {
+        self.io.add(id, backing);
+        if self.backing(id.0).is_some() {
+            return; // opened anew under the same id
+        }
+        let at = match self.backings.iter().position(Option::is_none) {
+            Some(at) => at,
+            None => {
+                self.backings.push(None);
+                self.backings.len() - 1
+            }
+        };
+        assert!(at < usize::from(NONE), "more than 65534 backings");
+        self.backings[at] = Some(BackingUse { id, in_flight: 0, removing: false });
+        let id = id.0 as usize;
+        if self.backing_at.len() <= id {
+            self.backing_at.resize(id + 1, NONE);
+        }
+        self.backing_at[id] = at as u16;
+    }
+
+    fn remove_backing(&mut self, id: BackingId, out: &mut Vec<ToControl<D::Endpoint>>) {
+        match self.backing(id.0) {
+            None => out.push(ToControl::BackingRemoved(id)),
+            Some(at) => {
+                if let Some(backing) = &mut self.backings[usize::from(at)] {
+                    backing.removing = true;
+                }
+                self.finish_removal(at, out);
+            }
+        }
+    }
+
+    /// Forgets a backing that is to be removed, once nothing is in flight on it.
+    fn finish_removal(&mut self, at: u16, out: &mut Vec<ToControl<D::Endpoint>>) {
+        let entry = &mut self.backings[usize::from(at)];
+        if let Some(BackingUse { id, in_flight: 0, removing: true }) = *entry {
+            *entry = None;
+            self.backing_at[id.0 as usize] = NONE;
+            self.io.remove(id);
+            out.push(ToControl::BackingRemoved(id));
+        }
+    }
+
+    /// Place of a backing.
+    fn backing(&self, id: u32) -> Option<u16> {
+        self.backing_at.get(id as usize).copied().filter(|&at| at != NONE)
+    }
+
+    fn find(&self, key: QueueKey) -> Option<u16> {
+        self.by_key.get(&key).copied()
+    }
+
+    /// A connection that is known to be here.
+    fn conn(&mut self, c: u16) -> &mut Conn {
+        self.conns[usize::from(c)].as_mut().expect("a connection that is here")
+    }
+
+    /// Has `serve` look at a connection at the end of the turn.
+    fn mark_dirty(&mut self, c: u16) {
+        let conn = self.conn(c);
+        if !conn.dirty && conn.phase == Phase::Open {
+            conn.dirty = true;
+            self.dirty.push(c);
+        }
+    }
+}

@@ -1,0 +1,189 @@
+//! Carrying out what a queue asks for.
+
+use super::conn::{Conn, Doing, Phase, tag};
+use super::receive::{Ring, of_token};
+use super::{BufferWait, Core};
+use crate::mail::ToControl;
+use crate::status::exec_status;
+use backing::{BackingId, BlockIo, IoError, IoOp, IoRequest};
+use nvmf::Slot;
+use nvmf::queue::{Action, Io, IoKind, Place, RecvToken};
+use rdma::{Device, Now};
+use region::Span;
+
+impl<D: Device, B: BlockIo> Core<D, B> {
+    /// Carries out `actions`, and those that follow from them, in order. The vector becomes the
+    /// core's spare one again.
+    pub(super) fn carry_out(
+        &mut self,
+        now: Now,
+        c: u16,
+        mut actions: Vec<Action>,
+        out: &mut Vec<ToControl<D::Endpoint>>,
+    ) {
+        let mut at = 0;
+        while let Some(&action) = actions.get(at) {
+            self.act(now, c, action, &mut actions, out);
+            at += 1;
+        }
+        actions.clear();
+        self.actions = actions;
+        if let Some(reason) = self.conn(c).close_reason.take() {
+            self.close(now, c, Some(reason), out);
+        }
+    }
+
+    fn act(
+        &mut self,
+        now: Now,
+        c: u16,
+        action: Action,
+        next: &mut Vec<Action>,
+        out: &mut Vec<ToControl<D::Endpoint>>,
+    ) {
+        let conn = self.conns[usize::from(c)].as_deref_mut().expect("a connection that is here");
+        match action {
+            Action::ReleaseRecv(token) => {
+                let open = conn.phase == Phase::Open;
+                self.release_recv(token, open);
+            }
+            Action::Allocate { slot, len } => {
+                // Nobody overtakes a command that waits.
+                let granted =
+                    if self.buffer_waits.is_empty() { self.buddy.allocate(len) } else { None };
+                match granted {
+                    Some(buffer) => {
+                        conn.slot(slot).buffer = buffer;
+                        conn.queue.on_buffer(slot, next);
+                    }
+                    None => {
+                        self.stats.buffer_waits += 1;
+                        self.buffer_waits.push_back(BufferWait { conn: c, slot, len });
+                    }
+                }
+            }
+            Action::Withdraw(slot) => {
+                self.buffer_waits.retain(|wait| wait.conn != c || wait.slot != slot);
+            }
+            Action::Lift { slot, from, len } => {
+                let source = place(&self.rings, conn, slot, Place::Capsule(from), len);
+                let buffer = conn.slot(slot).buffer;
+                self.region.copy_to(source, &self.region, buffer);
+            }
+            Action::Pull(slot) => {
+                let state = conn.slot(slot);
+                state.doing = Doing::Pulling;
+                state.segment = 0;
+                state.moved = 0;
+                conn.read_waits.push_back(slot);
+                self.mark_dirty(c);
+            }
+            Action::Peek { slot, place: at, len } => {
+                let source = place(&self.rings, conn, slot, at, len);
+                let bytes = &mut self.scratch[..len as usize];
+                self.region.read(source, bytes);
+                conn.queue.on_payload(slot, bytes, next);
+            }
+            Action::Io { slot, io } => self.submit(now, c, slot, io, next),
+            Action::Compare { slot, a, b, len } => {
+                let a = place(&self.rings, conn, slot, a, len);
+                let b = place(&self.rings, conn, slot, b, len);
+                let difference = self.region.first_difference(a, b);
+                conn.queue.on_compared(slot, difference, next);
+            }
+            Action::Execute { slot, data } => {
+                let mut bytes = Vec::new();
+                if let Some((at, len)) = data {
+                    bytes.resize(len as usize, 0);
+                    let source = place(&self.rings, conn, slot, at, len);
+                    self.region.read(source, &mut bytes);
+                }
+                self.stats.executes += 1;
+                let command = *conn.queue.command(slot);
+                out.push(ToControl::Execute { key: conn.key, slot, command, data: bytes });
+                // The control thread has its copy, and may take long.
+                self.take_back_buffer(c, slot);
+            }
+            Action::Fill(slot) => {
+                let bytes = conn.queue.take_fill(slot);
+                self.region.write(conn.slot(slot).buffer, &bytes);
+            }
+            Action::Respond { slot, completion, push, invalidate } => {
+                self.region.write(conn.cqe(slot), &completion.to_bytes());
+                let state = conn.slot(slot);
+                state.doing = Doing::Responding;
+                state.segment = 0;
+                state.moved = 0;
+                state.push = push;
+                state.invalidate = invalidate;
+                conn.send_waits.push_back(slot);
+                if push == 0 {
+                    self.take_back_buffer(c, slot);
+                }
+                self.mark_dirty(c);
+            }
+            Action::Close(reason) => {
+                conn.close_reason.get_or_insert_with(|| reason.to_string());
+            }
+        }
+    }
+
+    /// Hands an operation to storage, or fails it when its backing is not (or no longer) there.
+    fn submit(&mut self, now: Now, c: u16, slot: Slot, io: Io, next: &mut Vec<Action>) {
+        let at = self.backing(io.backing.0);
+        let conn = self.conns[usize::from(c)].as_deref_mut().expect("a connection that is here");
+        let backing = at.and_then(|at| {
+            let backing = self.backings[usize::from(at)].as_mut()?;
+            (!backing.removing).then_some((at, backing))
+        });
+        let Some((at, backing)) = backing else {
+            self.stats.io_errors += 1;
+            conn.queue.on_io_done(slot, exec_status(Err(IoError::Gone)), next);
+            return;
+        };
+        backing.in_flight += 1;
+        conn.ios += 1;
+        conn.slot(slot).ios += 1;
+        let (op, has_data) = match io.kind {
+            IoKind::Read => (IoOp::Read, true),
+            IoKind::Write { fua } => (IoOp::Write { fua }, true),
+            IoKind::Flush => (IoOp::Flush, false),
+            IoKind::WriteZeroes { deallocate, fua } => {
+                (IoOp::WriteZeroes { deallocate, fua }, false)
+            }
+            IoKind::Deallocate => (IoOp::Deallocate, false),
+        };
+        let buffer = if has_data {
+            place(&self.rings, conn, slot, io.place, io.len as u32)
+        } else {
+            Span::default()
+        };
+        let tag = tag(c, conn.generation, slot.0, at);
+        let backing = BackingId(io.backing.0);
+        let request = IoRequest { backing, op, offset: io.offset, len: io.len, buffer, tag };
+        self.stats.ios += 1;
+        self.io.submit(now, request);
+    }
+
+    /// Gives a slot's buffer back to the pool, if it has one.
+    pub(super) fn take_back_buffer(&mut self, c: u16, slot: Slot) {
+        let conn = self.conns[usize::from(c)].as_deref_mut().expect("a connection that is here");
+        let buffer = std::mem::take(&mut conn.slot(slot).buffer);
+        if !buffer.is_empty() {
+            self.buddy.free(buffer);
+        }
+    }
+}
+
+/// Where in the region a place of a slot is.
+fn place(rings: &[Option<Ring>], conn: &Conn, slot: Slot, place: Place, len: u32) -> Span {
+    match place {
+        Place::Buffer(at) => conn.slots[usize::from(slot.0)].buffer.slice(at, len),
+        Place::Capsule(at) => {
+            let token: RecvToken = conn.queue.recv(slot).expect("a slot that holds its receive");
+            let (ring, receive) = of_token(token);
+            let ring = rings[usize::from(ring)].as_ref().expect("a ring that is here");
+            ring.data(receive).slice(at, len)
+        }
+    }
+}

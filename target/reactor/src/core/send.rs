@@ -1,0 +1,150 @@
+//! Posting responses and RDMA READs, as far as credits go.
+
+use super::Core;
+use super::conn::{Conn, Doing, Kind, Phase, wr_id};
+use backing::BlockIo;
+use nvmf::Slot;
+use nvmf::queue::RemoteSegment;
+use rdma::{Device, RemoteAddr, SendOp, SendWr};
+
+impl<D: Device, B: BlockIo> Core<D, B> {
+    /// Serves the connections that have something to post.
+    pub(super) fn serve_dirty(&mut self) {
+        while let Some(c) = self.dirty.pop() {
+            let Some(conn) = self.conns[usize::from(c)].as_deref_mut() else { continue };
+            conn.dirty = false;
+            if conn.phase != Phase::Open || !conn.established {
+                continue;
+            }
+            // Responses first: they free what others wait for. While one waits for send credits no
+            // READ may take them, or a response of many parts would wait for ever.
+            if self.serve_responses(c) {
+                self.serve_reads(c);
+            }
+        }
+    }
+
+    /// Posts responses. Returns whether READs may use the send credits that are left.
+    fn serve_responses(&mut self, c: u16) -> bool {
+        let Core { conns, device, stats, .. } = self;
+        let Some(conn) = conns[usize::from(c)].as_deref_mut() else { return false };
+        while let Some(&slot) = conn.send_waits.front() {
+            if conn.responses >= conn.host_receives {
+                stats.send_waits += 1;
+                return true;
+            }
+            let left = writes_left(conn, slot);
+            let free = conn.limits.max_send_wr - conn.sends;
+            if left + 1 > free {
+                // A response that fits the empty send queue waits for room; a larger one is posted
+                // in parts, each of them the whole of the queue.
+                if left + 1 <= conn.limits.max_send_wr || free < conn.limits.max_send_wr {
+                    stats.send_waits += 1;
+                    return false;
+                }
+                stats.writes += u64::from(free);
+                post_writes(device, conn, c, slot, free, true);
+                stats.send_waits += 1;
+                return false;
+            }
+            stats.writes += u64::from(left);
+            post_writes(device, conn, c, slot, left, false);
+            let id = wr_id(Kind::Send, c, conn.generation, slot.0);
+            let local = conn.cqe(slot);
+            let state = conn.slot(slot);
+            let op = match state.invalidate {
+                Some(rkey) => SendOp::SendWithInvalidate { rkey },
+                None => SendOp::Send,
+            };
+            state.credits += 1;
+            state.signaled += 1;
+            state.sent = true;
+            conn.sends += 1;
+            conn.signaled += 1;
+            conn.responses += 1;
+            stats.responses += 1;
+            device.post_send(conn.qp, SendWr { wr_id: id, op, local, signaled: true });
+            conn.send_waits.pop_front();
+        }
+        true
+    }
+
+    /// Posts READs.
+    fn serve_reads(&mut self, c: u16) {
+        let Core { conns, device, stats, .. } = self;
+        let Some(conn) = conns[usize::from(c)].as_deref_mut() else { return };
+        while let Some(&slot) = conn.read_waits.front() {
+            let at = conn.slot(slot).segment;
+            let Some(&segment) = conn.queue.segments(slot).get(usize::from(at)) else {
+                conn.read_waits.pop_front();
+                continue;
+            };
+            if conn.reads >= conn.limits.max_reads || conn.sends >= conn.limits.max_send_wr {
+                stats.read_waits += 1;
+                return;
+            }
+            let id = wr_id(Kind::Read, c, conn.generation, slot.0);
+            let state = conn.slot(slot);
+            let local = state.buffer.slice(state.moved, segment.len);
+            state.moved += segment.len;
+            state.segment += 1;
+            state.credits += 1;
+            state.signaled += 1;
+            conn.sends += 1;
+            conn.reads += 1;
+            conn.signaled += 1;
+            stats.reads += 1;
+            let op = SendOp::Read { remote: remote(&segment) };
+            device.post_send(conn.qp, SendWr { wr_id: id, op, local, signaled: true });
+        }
+    }
+}
+
+/// RDMA WRITEs that a response still has to post.
+fn writes_left(conn: &Conn, slot: Slot) -> u32 {
+    let state = &conn.slots[usize::from(slot.0)];
+    debug_assert_eq!(state.doing, Doing::Responding);
+    let mut bytes = state.push - state.moved;
+    let mut count = 0;
+    for segment in &conn.queue.segments(slot)[usize::from(state.segment)..] {
+        if bytes == 0 {
+            break;
+        }
+        bytes -= segment.len.min(bytes);
+        count += 1;
+    }
+    count
+}
+
+/// Posts the next `count` RDMA WRITEs of a response; the last asks for a completion if `signal`.
+fn post_writes<D: Device>(
+    device: &mut D,
+    conn: &mut Conn,
+    c: u16,
+    slot: Slot,
+    count: u32,
+    signal: bool,
+) {
+    for n in 0..count {
+        let signaled = signal && n + 1 == count;
+        let kind = if signaled { Kind::LastWrite } else { Kind::Write };
+        let at = conn.slot(slot).segment;
+        let segment = conn.queue.segments(slot)[usize::from(at)];
+        let id = wr_id(kind, c, conn.generation, slot.0);
+        let state = conn.slot(slot);
+        let bytes = segment.len.min(state.push - state.moved);
+        let local = state.buffer.slice(state.moved, bytes);
+        state.moved += bytes;
+        state.segment += 1;
+        state.credits += 1;
+        state.signaled += u16::from(signaled);
+        conn.sends += 1;
+        conn.signaled += u32::from(signaled);
+        let op = SendOp::Write { remote: remote(&segment) };
+        device.post_send(conn.qp, SendWr { wr_id: id, op, local, signaled });
+    }
+}
+
+fn remote(segment: &RemoteSegment) -> RemoteAddr {
+    RemoteAddr { addr: segment.addr, rkey: segment.rkey }
+}

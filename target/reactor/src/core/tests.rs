@@ -1,0 +1,1 @@
+//! A core between a device and a disk that the test plays.
