@@ -110,6 +110,10 @@ fn open_path(
     } else {
         probe::file(&file, path, direct)?
     };
+    if facts.read_only && !spec.read_only {
+        // The kernel may let a read-only device be opened for writing, to fail each write later.
+        return Err(OpenError::MediumReadOnly { path: path.to_owned() });
+    }
     let block_size = choose_block_size(spec.block_size, &facts, path)?;
     let geometry = Geometry {
         capacity: whole_blocks(&path.display().to_string(), facts.bytes, block_size)?,
@@ -119,7 +123,7 @@ fn open_path(
         volatile_cache: facts.volatile_cache,
         discard: facts.discard && !spec.read_only,
         discard_zeroes: facts.discard_zeroes && !spec.read_only,
-        read_only: spec.read_only || facts.read_only,
+        read_only: spec.read_only,
     };
     let store = FileStore {
         file,

@@ -13,6 +13,10 @@
 //! kernel asks for it (task work is waiting) or when something has to go on by itself: the rest
 //! of a short transfer, the second step of an operation, a request that waited for a slot.
 //!
+//! **Sleep**: the wait source is an event descriptor that the kernel signals only while armed.
+//! (The ring's own descriptor would not do: with deferred completions, poll(2) on it is not woken
+//! by work that waits, only by completions already written; seen on Linux 6.18.)
+//!
 //! **Memory**: buffers lie in the core's region, which the ring keeps alive. Dropping a ring
 //! cancels and waits for what the kernel still holds, for a bounded time; if the disk is stuck,
 //! the region is leaked rather than unmapped under it. (The process can then run on, but the
@@ -33,8 +37,9 @@ use region::Region;
 use slot::{Slots, Step};
 use std::collections::VecDeque;
 use std::mem::MaybeUninit;
-use std::os::fd::{AsRawFd, BorrowedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
+use std::sync::atomic::{Ordering, fence};
 use std::time::{Duration, Instant};
 
 /// Ids are given in sequence, so a plain table finds them; this bounds it.
@@ -52,8 +57,10 @@ const CANCEL_DATA: u64 = u64::MAX;
 /// What a ring did since it was made. Counts; they wrap never in practice.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct RingStats {
-    /// System calls.
+    /// System calls to submit and to let the kernel work.
     pub enters: u64,
+    /// System calls to take back a signal, one per sleep at most.
+    pub wake_reads: u64,
     /// Operations taken.
     pub submitted: u64,
     /// Operations reported done.
@@ -83,12 +90,22 @@ struct Entry {
     fixed: bool,
 }
 
+/// What a sleeping core is woken by.
+struct Wake {
+    /// Signalled by the kernel at completions while armed.
+    event: OwnedFd,
+    armed: bool,
+    /// It may have been signalled since it was last read.
+    stale: bool,
+}
+
 /// One core's way to its backings, over io_uring. See the module's description.
 pub struct Ring {
     // First, so that it is closed before the memory below goes away.
     uring: IoUring,
     region: Arc<Region>,
     mode: RingMode,
+    wake: Wake,
     enabled: bool,
     /// Pages of zeroes that are only ever read.
     zeroes: Arc<Region>,
@@ -400,6 +417,11 @@ impl BlockIo for Ring {
             }
         }
         let n = self.ready.len();
+        if n > 0 && self.wake.armed {
+            // The core is awake: no signals until it arms again.
+            self.wake.armed = false;
+            self.uring.completion().disable_eventfd();
+        }
         out.append(&mut self.ready);
         self.stats.done += n as u64;
         n
@@ -409,9 +431,21 @@ impl BlockIo for Ring {
         self.slots.used() + self.backlog.len() + self.ready.len()
     }
 
+    fn arm(&mut self) {
+        if self.wake.stale {
+            // Non-blocking; fails if there was no signal.
+            let _ = rustix::io::read(&self.wake.event, &mut [0; 8]);
+            self.stats.wake_reads += 1;
+        }
+        self.wake.armed = true;
+        self.wake.stale = true;
+        self.uring.completion().enable_eventfd();
+        // What ends before the kernel sees this is seen by the poll that follows.
+        fence(Ordering::SeqCst);
+    }
+
     fn wait_source(&self) -> Option<BorrowedFd<'_>> {
-        // SAFETY: the descriptor is the ring's own, open as long as `self`, which is borrowed.
-        Some(unsafe { BorrowedFd::borrow_raw(self.uring.as_raw_fd()) })
+        Some(self.wake.event.as_fd())
     }
 
     /// At once while something done waits to be reported, or when the kernel is to be tried again.

@@ -1,12 +1,13 @@
 //! Making a ring: which of io_uring's abilities the kernel has, and registering what may be.
 
 use super::slot::Slots;
-use super::{Ring, RingStats};
+use super::{Ring, RingStats, Wake};
 use io_uring::{IoUring, Probe, opcode};
 use region::{MapError, Pages, Region, Span};
+use rustix::event::EventfdFlags;
 use std::collections::VecDeque;
 use std::io;
-use std::os::fd::RawFd;
+use std::os::fd::{AsRawFd, RawFd};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -112,14 +113,16 @@ impl Ring {
     pub fn new(config: RingConfig, region: Arc<Region>) -> Result<Ring, RingError> {
         check_range("depth", config.depth, 1, 16384)?;
         check_range("backings", config.backings, 1, 32768)?;
-        let (uring, mut mode) = build(config.depth)?;
+        let (mut uring, mut mode) = build(config.depth)?;
         check_operations(&uring)?;
+        let wake = wake(&mut uring)?;
         mode.fixed_buffers = register_buffers(&uring, &region);
         mode.fixed_files = register_files(&uring, config.backings);
         Ok(Ring {
             uring,
             region,
             mode,
+            wake,
             enabled: false,
             registrable: if mode.fixed_files { config.backings as usize } else { 0 },
             zeroes: Arc::new(Region::map(ZEROES_LEN, Pages::Normal)?),
@@ -224,6 +227,16 @@ fn check_operations(uring: &IoUring) -> Result<(), RingError> {
         }
         None => Ok(()),
     }
+}
+
+/// An event descriptor that the ring signals, not armed.
+fn wake(uring: &mut IoUring) -> Result<Wake, RingError> {
+    let flags = EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK;
+    let resources = |source| RingError::Resources { source };
+    let event = rustix::event::eventfd(0, flags).map_err(|error| resources(error.into()))?;
+    uring.submitter().register_eventfd(event.as_raw_fd()).map_err(resources)?;
+    uring.completion().disable_eventfd();
+    Ok(Wake { event, armed: false, stale: false })
 }
 
 /// Whether the region could be registered, in pieces of at most 1 GiB.

@@ -1,1 +1,153 @@
+//! What a step's result leads to, without a kernel: results that a healthy machine never gives.
 
+use super::slot::{Allocation, Slot, Step};
+use super::steps::{advance, first};
+use super::*;
+use crate::BackingSpec;
+use region::Span;
+
+const LEN: u64 = 65536;
+
+struct Case {
+    backing: Arc<Backing>,
+    slot: Slot,
+    stats: RingStats,
+    _folder: tempfile::TempDir,
+}
+
+fn case(op: IoOp) -> Case {
+    let folder = tempfile::tempdir().unwrap();
+    let spec = BackingSpec::sized_file(folder.path().join("file"), 1 << 20);
+    let backing = Backing::open(&spec).unwrap();
+    let request = IoRequest {
+        backing: BackingId(0),
+        op,
+        offset: 0,
+        len: LEN,
+        buffer: Span::new(0, LEN as u32),
+        tag: 1,
+    };
+    let step = first(&backing, op).unwrap();
+    let slot = Slot { request, entry: 0, step, done: 0, tries: 0 };
+    Case { backing, slot, stats: RingStats::default(), _folder: folder }
+}
+
+impl Case {
+    fn result(&mut self, result: i32) -> Option<Result<(), IoError>> {
+        advance(&mut self.slot, &self.backing, result, &mut self.stats)
+    }
+}
+
+#[test]
+fn a_short_transfer_is_continued_at_a_whole_unit() {
+    for op in [IoOp::Read, IoOp::Write { fua: true }] {
+        let mut case = case(op);
+        assert_eq!(case.result(20_000), None);
+        let Store::File(store) = &case.backing.store else { panic!() };
+        let unit = u64::from(store.progress_unit);
+        assert_eq!(case.slot.done, 20_000 / unit * unit);
+        assert_eq!(case.stats.continued, 1);
+        assert_eq!(case.result((LEN - case.slot.done) as i32), Some(Ok(())));
+    }
+}
+
+#[test]
+fn a_read_that_gives_nothing_has_met_the_end() {
+    let mut case = case(IoOp::Read);
+    assert_eq!(case.result(4096), None);
+    assert_eq!(case.result(0), Some(Err(IoError::OutOfRange)));
+}
+
+#[test]
+fn a_write_that_takes_nothing_is_tried_again_with_a_bound() {
+    let mut case = case(IoOp::Write { fua: false });
+    let tries = (1..).find(|_| case.result(0).is_some()).unwrap();
+    assert_eq!(tries, 17);
+    assert_eq!(case.result(0), Some(Err(IoError::WriteFault)));
+}
+
+#[test]
+fn an_interruption_is_tried_again_and_progress_starts_the_count_anew() {
+    let mut case = case(IoOp::Read);
+    for _ in 0..16 {
+        assert_eq!(case.result(-libc::EAGAIN), None);
+    }
+    assert_eq!(case.result(4096), None);
+    for _ in 0..16 {
+        assert_eq!(case.result(-libc::EINTR), None);
+    }
+    assert_eq!(case.result(-libc::EINTR), Some(Err(IoError::Busy)));
+    assert_eq!(case.stats.retried, 32);
+}
+
+#[test]
+fn errors_have_their_meaning() {
+    let table = [
+        (libc::EIO, IoError::ReadFault, IoError::WriteFault),
+        (libc::ENODATA, IoError::ReadFault, IoError::WriteFault),
+        (libc::ENOSPC, IoError::NoSpace, IoError::NoSpace),
+        (libc::EDQUOT, IoError::NoSpace, IoError::NoSpace),
+        (libc::EROFS, IoError::ReadOnly, IoError::ReadOnly),
+        (libc::ENODEV, IoError::Gone, IoError::Gone),
+        (libc::ENXIO, IoError::Gone, IoError::Gone),
+        (libc::ETIMEDOUT, IoError::TimedOut, IoError::TimedOut),
+        (libc::ENOMEM, IoError::Busy, IoError::Busy),
+        (libc::EINVAL, IoError::Other(libc::EINVAL), IoError::Other(libc::EINVAL)),
+    ];
+    for (errno, reading, writing) in table {
+        assert_eq!(case(IoOp::Read).result(-errno), Some(Err(reading)));
+        assert_eq!(case(IoOp::Write { fua: false }).result(-errno), Some(Err(writing)));
+        assert_eq!(case(IoOp::Flush).result(-errno), Some(Err(writing)));
+    }
+}
+
+#[test]
+fn a_durable_write_is_synced_where_the_flag_is_refused() {
+    let mut case = case(IoOp::Write { fua: true });
+    assert_eq!(case.slot.step, Step::Transfer { dsync: true });
+    assert_eq!(case.result(-libc::EOPNOTSUPP), None);
+    assert_eq!(case.slot.step, Step::Transfer { dsync: false });
+    assert_eq!(case.result(LEN as i32), None, "not durable yet");
+    assert_eq!(case.slot.step, Step::Sync);
+    assert_eq!(case.result(-libc::EIO), Some(Err(IoError::WriteFault)));
+    // Learned: the next one does not try the flag.
+    let again = first(&case.backing, IoOp::Write { fua: true });
+    assert_eq!(again, Some(Step::Transfer { dsync: false }));
+}
+
+#[test]
+fn zeroing_falls_back_step_by_step_and_stays_durable() {
+    let mut case = case(IoOp::WriteZeroes { deallocate: true, fua: true });
+    assert_eq!(case.slot.step, Step::Allocate(Allocation::PunchHole));
+    assert_eq!(case.result(-libc::EOPNOTSUPP), None);
+    assert_eq!(case.slot.step, Step::Allocate(Allocation::ZeroRange));
+    assert_eq!(case.result(-libc::EOPNOTSUPP), None);
+    assert_eq!(case.slot.step, Step::WriteZeroes);
+    assert_eq!(case.result(LEN as i32 / 2), None);
+    assert_eq!(case.result(LEN as i32 / 2), None, "not durable yet");
+    assert_eq!(case.slot.step, Step::Sync);
+    assert_eq!(case.result(0), Some(Ok(())));
+    let again = first(&case.backing, IoOp::WriteZeroes { deallocate: true, fua: false });
+    assert_eq!(again, Some(Step::WriteZeroes));
+}
+
+#[test]
+fn zeroing_without_space_is_an_error_not_a_refusal() {
+    let mut case = case(IoOp::WriteZeroes { deallocate: false, fua: false });
+    assert_eq!(case.slot.step, Step::Allocate(Allocation::ZeroRange));
+    assert_eq!(case.result(-libc::ENOSPC), Some(Err(IoError::NoSpace)));
+}
+
+#[test]
+fn deallocation_where_it_is_refused_does_nothing_unless_zeroes_were_promised() {
+    let mut promised = case(IoOp::Deallocate);
+    assert!(promised.backing.geometry.discard_zeroes, "tests run on a file system with holes");
+    assert_eq!(promised.result(-libc::EOPNOTSUPP), None);
+    assert_eq!(promised.slot.step, Step::Allocate(Allocation::ZeroRange));
+
+    let mut case = case(IoOp::Deallocate);
+    let backing = Arc::get_mut(&mut case.backing).unwrap();
+    backing.geometry.discard_zeroes = false;
+    assert_eq!(case.result(-libc::EOPNOTSUPP), Some(Ok(())));
+    assert_eq!(first(&case.backing, IoOp::Deallocate), None, "not even tried again");
+}

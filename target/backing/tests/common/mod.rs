@@ -7,7 +7,7 @@ use backing::{
 use region::{Pages, Region, Span};
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 pub const NOW: Duration = Duration::ZERO;
@@ -115,23 +115,30 @@ pub fn must(program: &str, args: &[&str]) -> String {
     String::from_utf8(out.stdout).unwrap().trim().to_owned()
 }
 
-/// A loop device over a file, detached on drop.
+/// A loop device over a file, detached on drop. One at a time: finding a free device and
+/// detaching one are not safe against each other.
 pub struct Loop {
     pub path: PathBuf,
+    _turn: MutexGuard<'static, ()>,
 }
+
+static LOOP_TURN: Mutex<()> = Mutex::new(());
 
 impl Loop {
     pub fn new(file: &Path, len: u64, sector: u32) -> Loop {
+        let turn = LOOP_TURN.lock().unwrap_or_else(PoisonError::into_inner);
         std::fs::File::create(file).unwrap().set_len(len).unwrap();
         let sector = sector.to_string();
         let path =
             must("losetup", &["-f", "--show", "--sector-size", &sector, file.to_str().unwrap()]);
-        Loop { path: path.into() }
+        Loop { path: path.into(), _turn: turn }
     }
 }
 
 impl Drop for Loop {
     fn drop(&mut self) {
+        // The mark stays with the device's number, for whoever uses it next.
+        let _ = Command::new("blockdev").arg("--setrw").arg(&self.path).status();
         let _ = Command::new("losetup").arg("-d").arg(&self.path).status();
     }
 }
@@ -158,7 +165,14 @@ impl Mount {
 
 impl Drop for Mount {
     fn drop(&mut self) {
-        let _ = Command::new("umount").arg(&self.path).status();
+        // The kernel may take a moment to let go of a ring's files.
+        for _ in 0..100 {
+            if Command::new("umount").arg("-q").arg(&self.path).status().is_ok_and(|s| s.success())
+            {
+                return;
+            }
+            std::thread::sleep(Duration::from_millis(20));
+        }
     }
 }
 
