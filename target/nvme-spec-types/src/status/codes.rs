@@ -149,6 +149,7 @@ status_codes! {
         INCOMPATIBLE_NAMESPACE_OR_FORMAT = 0x85, "incompatible namespace or format";
         FAST_COPY_NOT_POSSIBLE = 0x86, "fast copy not possible";
         OVERLAPPING_IO_RANGE = 0x87, "overlapping I/O range";
+        NAMESPACE_NOT_REACHABLE = 0x88, "namespace not reachable";
         ZONED_BOUNDARY_ERROR = 0xb8, "zoned boundary error";
         ZONE_IS_FULL = 0xb9, "zone is full";
         ZONE_IS_READ_ONLY = 0xba, "zone is read only";
