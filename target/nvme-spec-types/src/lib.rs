@@ -24,6 +24,7 @@ extern crate std;
 mod layout;
 
 pub mod aer;
+pub mod auth;
 pub mod command;
 pub mod completion;
 pub mod error;
@@ -37,6 +38,7 @@ pub mod nvm;
 pub mod opcode;
 pub mod property;
 pub mod rdma_cm;
+pub mod reservation;
 pub mod sgl;
 pub mod status;
 #[cfg(test)]
