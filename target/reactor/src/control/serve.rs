@@ -1,0 +1,328 @@
+//! What happens to one queue: admission, acceptance, commands, its end.
+
+use super::queues::{Entry, Names, Phase};
+use super::{CONTROL_CORE, Control, ListenerState, Stopping};
+use crate::mail::{QueueParams, ToControl, ToCore};
+use backing::BlockIo;
+use nvme_spec_types::rdma_cm::{CmReject, CmRejectStatus, RECFMT};
+use nvmf::QueueKey;
+use nvmf::target::{Admission, QueueInfo, TargetAction};
+use nvmf::view::QueueActivity;
+use rdma::cm::QpParams;
+use rdma::{
+    AcceptParams, CmEvent, ConnId, ConnectRequest, ConnectionManager, CoreIndex, Device, Now,
+};
+use tracing::{debug, info, warn};
+
+/// Send-side work requests that are kept free of a queue's depth: the longest chain of one
+/// command, which is a WRITE per data descriptor and the SEND.
+const LONGEST_CHAIN: u32 = nvmf::queue::MAX_SEGMENTS as u32 + 1;
+
+/// RNR retries that we accept with: for ever. A host without a posted receive is slow, not gone.
+const RNR_RETRY: u8 = 7;
+
+impl<C, D, B> Control<C, D, B>
+where
+    C: ConnectionManager,
+    D: Device<Endpoint = C::Endpoint>,
+    B: BlockIo,
+{
+    pub(super) fn on_cm_event(&mut self, now: Now, event: CmEvent) {
+        match event {
+            CmEvent::Request(request) => self.on_request(now, request),
+            CmEvent::Established(conn) => self.on_established(now, conn),
+            CmEvent::Disconnected { conn, reason } => {
+                if let Some(key) = self.queues.by_conn(conn) {
+                    if let Some(entry) = self.queues.get_mut(key) {
+                        entry.ended = true;
+                    }
+                    self.close(now, key, &reason);
+                    self.carry_out(now);
+                }
+            }
+            CmEvent::ListenerUp { listener, device } => {
+                if let Some(status) = self.listeners.get_mut(&listener) {
+                    info!(address = %status.address, %device, "listening");
+                    status.state = ListenerState::Up { device };
+                }
+            }
+            CmEvent::ListenerDown { listener, reason } => {
+                if let Some(status) = self.listeners.get_mut(&listener) {
+                    warn!(address = %status.address, %reason, "not listening, will try again");
+                    status.state = ListenerState::Down { reason };
+                }
+            }
+            // Events of the connecting side: this side never connects.
+            CmEvent::Connected { .. } | CmEvent::Refused { .. } => {}
+        }
+    }
+
+    fn on_request(&mut self, now: Now, request: ConnectRequest) {
+        match self.admit(now, &request) {
+            Ok(()) => {}
+            Err((status, why)) => {
+                if let Some(dropped) = self.limits.rejected.allow(now) {
+                    warn!(peer = %request.peer, local = %request.local, %why, dropped,
+                        "connection refused");
+                }
+                self.cm.reject(now, request.conn, &reject_data(status));
+            }
+        }
+    }
+
+    /// Takes a connection in up to the message that has its core post receives.
+    fn admit(
+        &mut self,
+        now: Now,
+        request: &ConnectRequest,
+    ) -> Result<(), (CmRejectStatus, String)> {
+        let no_room = |why: &str| (CmRejectStatus::NO_RESOURCES, why.to_owned());
+        if self.stopping != Stopping::No {
+            return Err(no_room("the target stops"));
+        }
+        let Some(port) = self.listeners.get(&request.listener).map(|status| status.port) else {
+            return Err(no_room("its listener is gone"));
+        };
+        let admission = self
+            .target
+            .admit(&request.private_data)
+            .map_err(|reason| (reason.status(), reason.to_string()))?;
+        if self.queues.len() >= self.config.max_queues {
+            return Err(no_room("too many queues"));
+        }
+        if self.queues.pending() >= self.config.max_pending {
+            return Err(no_room("too many connections without Connect"));
+        }
+        if self.queues.pending_of(request.peer.ip()) >= self.config.max_pending_per_peer {
+            return Err(no_room("too many connections of this host without Connect"));
+        }
+        let core = self.choose_core(admission.qid);
+        let qp = self.qp_params(&admission, request);
+        let endpoint = self.cm.prepare(request.conn, core, &qp).map_err(|error| {
+            (CmRejectStatus::NO_RESOURCES, format!("cannot make a queue pair: {error}"))
+        })?;
+        let key = self.queues.next_key();
+        let activity = QueueActivity::default();
+        activity.mark(now);
+        let params = QueueParams {
+            qid: admission.qid,
+            sq_entries: admission.sq_entries,
+            host_receives: admission.host_receives,
+            in_capsule: if admission.qid == 0 { 0 } else { self.config.in_capsule },
+            activity: activity.clone(),
+        };
+        let info =
+            QueueInfo { admission, port, local: request.local, peer: request.peer, activity };
+        debug!(peer = %request.peer, qid = info.admission.qid, core = core.0,
+            device = %request.device.name, "connection requested");
+        self.queues.insert(
+            key,
+            Entry {
+                conn: request.conn,
+                core,
+                phase: Phase::AwaitAttached,
+                info,
+                reads: qp.max_reads,
+                connect_by: now + self.config.connect_timeout,
+                ended: false,
+            },
+        );
+        self.tell(now, core, ToCore::Attach { key, endpoint, params });
+        Ok(())
+    }
+
+    /// Admin queues stay here, I/O queues go where the fewest are.
+    fn choose_core(&self, qid: u16) -> CoreIndex {
+        if qid == 0 {
+            return CONTROL_CORE;
+        }
+        (1..=self.config.data_cores)
+            .map(CoreIndex)
+            .min_by_key(|core| self.queues.on_core(*core))
+            .unwrap_or(CONTROL_CORE)
+    }
+
+    fn qp_params(&self, admission: &Admission, request: &ConnectRequest) -> QpParams {
+        let entries = u32::from(admission.sq_entries);
+        // A response and one data transfer per command, and room for one long chain. Commands
+        // beyond that wait for send credit, so less is slower but never wrong.
+        let send_depth = (2 * entries + LONGEST_CHAIN).min(request.device.max_qp_wr.max(1));
+        // The host's offer of READs that it answers bounds ours. Some hosts offer none and mean
+        // nothing by it, so one is always used.
+        let max_reads = request
+            .responder_resources
+            .min(request.device.max_qp_reads)
+            .min(self.config.max_reads)
+            .max(1);
+        QpParams {
+            send_depth,
+            recv_depth: entries,
+            max_reads,
+            shared_recv: self.config.shared_recv,
+        }
+    }
+
+    fn on_established(&mut self, now: Now, conn: ConnId) {
+        let Some(key) = self.queues.by_conn(conn) else { return };
+        let Some(entry) = self.queues.get(key) else { return };
+        if entry.phase != Phase::AwaitEstablished {
+            return;
+        }
+        let core = entry.core;
+        self.queues.set_phase(key, Phase::AwaitConnect);
+        self.tell(now, core, ToCore::Established(key));
+    }
+
+    pub(super) fn on_mail(&mut self, now: Now, message: ToControl<C::Endpoint>) {
+        match message {
+            ToControl::Attached(key) => self.on_attached(now, key),
+            ToControl::Refused { key, endpoint } => self.on_refused(now, key, endpoint),
+            ToControl::Execute { key, slot, command, data } => {
+                // A queue that closes meanwhile has no use for an answer.
+                if self.core_of(key).is_some() {
+                    self.ask_target(|target, out| {
+                        target.on_command(now, key, slot, &command, &data, out);
+                    });
+                }
+            }
+            ToControl::Aborted { token, stopped } => {
+                self.ask_target(|target, out| target.on_abort_done(now, token, stopped, out));
+            }
+            ToControl::Closing { key, reason } => self.close(now, key, &reason),
+            ToControl::Detached { key, endpoint } => self.on_detached(key, endpoint),
+            ToControl::BackingRemoved(id) => self.on_backing_removed(id),
+        }
+        self.carry_out(now);
+    }
+
+    fn on_attached(&mut self, now: Now, key: QueueKey) {
+        let Some(entry) = self.queues.get(key) else { return };
+        if entry.phase != Phase::AwaitAttached {
+            return;
+        }
+        let params = AcceptParams {
+            private_data: self.target.accept_private_data(&entry.info.admission).to_vec(),
+            initiator_depth: entry.reads,
+            responder_resources: 0,
+            rnr_retry: RNR_RETRY,
+        };
+        let (conn, info) = (entry.conn, entry.info.clone());
+        // The target knows the queue before the peer can send anything.
+        self.target.on_queue_opened(now, key, info);
+        self.queues.set_phase(key, Phase::AwaitEstablished);
+        if let Err(error) = self.cm.accept(now, conn, &params) {
+            self.close(now, key, &format!("cannot accept: {error}"));
+        }
+    }
+
+    fn on_refused(&mut self, now: Now, key: QueueKey, endpoint: C::Endpoint) {
+        let Some(entry) = self.queues.remove(key) else {
+            debug_assert!(false, "a core refused a queue that was never given to it");
+            return;
+        };
+        if !entry.ended {
+            if let Some(dropped) = self.limits.rejected.allow(now) {
+                warn!(peer = %entry.info.peer, qid = entry.info.admission.qid, core = entry.core.0,
+                    dropped, "connection refused: the core has no memory left for its receives; \
+                    raise tuning.memory");
+            }
+            self.cm.reject(now, entry.conn, &reject_data(CmRejectStatus::NO_RESOURCES));
+        }
+        self.cm.destroy(entry.conn, endpoint);
+    }
+
+    fn on_detached(&mut self, key: QueueKey, endpoint: C::Endpoint) {
+        let Some(entry) = self.queues.remove(key) else {
+            debug_assert!(false, "a core gave back a queue that was never given to it");
+            return;
+        };
+        debug!(peer = %entry.info.peer, qid = entry.info.admission.qid, "queue drained");
+        self.cm.destroy(entry.conn, endpoint);
+    }
+
+    /// Begins the end of a queue: once, whoever asks first.
+    pub(super) fn close(&mut self, now: Now, key: QueueKey, reason: &str) {
+        let Some(entry) = self.queues.get_mut(key) else { return };
+        if entry.phase == Phase::AwaitDetached {
+            return;
+        }
+        let was = entry.phase.clone();
+        let (conn, core, ended) = (entry.conn, entry.core, entry.ended);
+        entry.ended = true;
+        let (peer, qid) = (entry.info.peer, entry.info.admission.qid);
+        self.queues.set_phase(key, Phase::AwaitDetached);
+        if let Some(dropped) = self.limits.ended.allow(now) {
+            match &was {
+                Phase::Bound(Names { subnqn, hostnqn, cntlid }) => {
+                    info!(%peer, %subnqn, %hostnqn, cntlid, qid, %reason, dropped, "disconnected");
+                }
+                _ => info!(%peer, qid, %reason, dropped, "connection ended before Connect"),
+            }
+        }
+        if !ended {
+            if was == Phase::AwaitAttached {
+                self.cm.reject(now, conn, &reject_data(CmRejectStatus::NO_RESOURCES));
+            } else {
+                self.cm.disconnect(now, conn);
+            }
+        }
+        self.tell(now, core, ToCore::Close(key));
+        if was != Phase::AwaitAttached {
+            self.ask_target(|target, out| target.on_queue_closed(now, key, out));
+        }
+    }
+
+    fn ask_target(&mut self, ask: impl FnOnce(&mut nvmf::target::Target, &mut Vec<TargetAction>)) {
+        let mut out = Vec::new();
+        ask(&mut self.target, &mut out);
+        self.actions.extend(out);
+    }
+
+    /// Carries out what the target asked for, in order, until nothing is left.
+    pub(super) fn carry_out(&mut self, now: Now) {
+        while let Some(action) = self.actions.pop_front() {
+            match action {
+                TargetAction::Bind { queue, binding } => {
+                    let Some(core) = self.core_of(queue) else { continue };
+                    let names = Names {
+                        subnqn: binding.subnqn.clone(),
+                        hostnqn: binding.hostnqn.clone(),
+                        cntlid: binding.cntlid,
+                    };
+                    if let Some(dropped) = self.limits.connected.allow(now)
+                        && let Some(entry) = self.queues.get(queue)
+                    {
+                        info!(peer = %entry.info.peer, subnqn = %names.subnqn,
+                            hostnqn = %names.hostnqn, cntlid = names.cntlid, qid = binding.qid,
+                            core = core.0, dropped, "connected");
+                    }
+                    self.queues.set_phase(queue, Phase::Bound(names));
+                    self.tell(now, core, ToCore::Bind { key: queue, binding });
+                }
+                TargetAction::Complete { queue, slot, outcome } => {
+                    if let Some(core) = self.core_of(queue) {
+                        self.tell(now, core, ToCore::Complete { key: queue, slot, outcome });
+                    }
+                }
+                TargetAction::Abort { queue, cid, token } => match self.core_of(queue) {
+                    Some(core) => self.tell(now, core, ToCore::Abort { key: queue, cid, token }),
+                    None => {
+                        self.ask_target(|target, out| {
+                            target.on_abort_done(now, token, false, out);
+                        });
+                    }
+                },
+                TargetAction::Close { queue, reason } => self.close(now, queue, &reason),
+                TargetAction::Publish(view) => {
+                    for core in self.cores() {
+                        self.tell(now, core, ToCore::Publish(view.clone()));
+                    }
+                }
+            }
+        }
+    }
+}
+
+fn reject_data(status: CmRejectStatus) -> Vec<u8> {
+    CmReject { recfmt: RECFMT, sts: status }.to_bytes().to_vec()
+}

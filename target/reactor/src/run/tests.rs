@@ -1,0 +1,91 @@
+use super::mailbox::mailbox;
+use super::sleep::sleep;
+use super::{Clock, PollMode};
+use std::time::{Duration, Instant};
+
+#[test]
+fn a_message_wakes_a_sleeping_receiver() {
+    let (postbox, inbox) = mailbox().unwrap();
+    let sender = std::thread::spawn(move || {
+        std::thread::sleep(Duration::from_millis(50));
+        postbox.send(7);
+    });
+    let clock = Clock::start();
+    let started = Instant::now();
+    inbox.prepare_sleep();
+    assert!(inbox.is_empty());
+    let now = clock.now();
+    let rang = sleep(&[inbox.wait_source()], now, Some(now + Duration::from_secs(10)));
+    inbox.awake(rang);
+    assert_eq!(inbox.try_recv(), Some(7));
+    assert!(started.elapsed() < Duration::from_secs(5), "slept through the bell");
+    sender.join().unwrap();
+}
+
+#[test]
+fn a_bell_that_was_heard_does_not_ring_again() {
+    let (postbox, inbox) = mailbox().unwrap();
+    inbox.prepare_sleep();
+    postbox.send(1);
+    let rang = sleep(&[inbox.wait_source()], Duration::ZERO, Some(Duration::from_secs(10)));
+    assert!(rang);
+    inbox.awake(rang);
+    assert_eq!(inbox.try_recv(), Some(1));
+    let started = Instant::now();
+    inbox.prepare_sleep();
+    sleep(&[inbox.wait_source()], Duration::ZERO, Some(Duration::from_millis(80)));
+    assert!(started.elapsed() >= Duration::from_millis(70), "woken by an old ring");
+}
+
+#[test]
+fn an_awake_receiver_is_not_rung() {
+    let (postbox, inbox) = mailbox().unwrap();
+    postbox.send(1);
+    let started = Instant::now();
+    sleep(&[inbox.wait_source()], Duration::ZERO, Some(Duration::from_millis(80)));
+    assert!(started.elapsed() >= Duration::from_millis(70));
+    assert_eq!(inbox.try_recv(), Some(1));
+}
+
+#[test]
+fn no_message_is_lost_between_looking_and_sleeping() {
+    let (postbox, inbox) = mailbox().unwrap();
+    const COUNT: u32 = 20_000;
+    let sender = std::thread::spawn(move || {
+        for n in 0..COUNT {
+            postbox.send(n);
+            if n % 7 == 0 {
+                std::thread::yield_now();
+            }
+        }
+    });
+    let mut expected = 0;
+    while expected < COUNT {
+        while let Some(n) = inbox.try_recv() {
+            assert_eq!(n, expected);
+            expected += 1;
+        }
+        if expected == COUNT {
+            break;
+        }
+        inbox.prepare_sleep();
+        let mut rang = false;
+        if inbox.is_empty() {
+            let started = Instant::now();
+            let until = Some(Duration::from_secs(20));
+            rang = sleep(&[inbox.wait_source()], Duration::ZERO, until);
+            assert!(started.elapsed() < Duration::from_secs(15), "a wake-up was lost");
+        }
+        inbox.awake(rang);
+    }
+    sender.join().unwrap();
+}
+
+#[test]
+fn modes_differ_in_when_they_sleep() {
+    let spin = Duration::from_micros(50);
+    assert!(!PollMode::Adaptive { spin }.should_sleep(Duration::from_micros(49)));
+    assert!(PollMode::Adaptive { spin }.should_sleep(spin));
+    assert!(!PollMode::Always.should_sleep(Duration::from_secs(9)));
+    assert!(PollMode::Interrupt.should_sleep(Duration::ZERO));
+}
