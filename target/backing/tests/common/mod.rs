@@ -167,8 +167,8 @@ impl Drop for Mount {
     fn drop(&mut self) {
         // The kernel may take a moment to let go of a ring's files.
         for _ in 0..100 {
-            if Command::new("umount").arg("-q").arg(&self.path).status().is_ok_and(|s| s.success())
-            {
+            let tried = Command::new("umount").arg(&self.path).output();
+            if tried.is_ok_and(|out| out.status.success()) {
                 return;
             }
             std::thread::sleep(Duration::from_millis(20));
