@@ -58,11 +58,34 @@ impl Connector for Verbs {
             RNR_RETRY,
         );
         // SAFETY: the id exists and has its queue pair; the private data lives during the call.
-        sys::cm_result(unsafe { rdma_sys::rdma_connect(id.as_ptr(), &raw mut param) })
-            .map_err(|source| CmError::System { what: "asking for a connection", source })?;
-        if let Some(record) = self.conns.get_mut(&conn.0) {
-            record.phase = Phase::Answered;
+        let asked = sys::cm_result(unsafe { rdma_sys::rdma_connect(id.as_ptr(), &raw mut param) });
+        match asked {
+            Ok(()) => {
+                if let Some(record) = self.conns.get_mut(&conn.0) {
+                    record.phase = Phase::Answered;
+                }
+                Ok(())
+            }
+            // Some devices try at once; the seam tells of it later.
+            Err(e) if is_refusal(&e) => {
+                self.refuse(conn.0, e.to_string(), Vec::new());
+                Ok(())
+            }
+            Err(source) => Err(CmError::System { what: "asking for a connection", source }),
         }
-        Ok(())
     }
+}
+
+/// Whether an error is the peer's or the network's answer rather than the system's.
+fn is_refusal(e: &std::io::Error) -> bool {
+    matches!(
+        e.raw_os_error(),
+        Some(
+            libc::ECONNREFUSED
+                | libc::ECONNRESET
+                | libc::ETIMEDOUT
+                | libc::EHOSTUNREACH
+                | libc::ENETUNREACH
+        )
+    )
 }

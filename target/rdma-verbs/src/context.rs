@@ -142,6 +142,17 @@ impl Nic {
         self.has(ibv_device_cap_flags::IBV_DEVICE_MEM_MGT_EXTENSIONS)
     }
 
+    /// Whether SENDs of both kinds can carry their bytes in the work request: soft iWARP refuses
+    /// that for SEND with Invalidate.
+    pub(crate) fn can_inline(&self) -> bool {
+        !self.iwarp
+    }
+
+    /// Flags of a receive's completion that each mean: a key was invalidated.
+    pub(crate) fn invalidated_flags(&self) -> u32 {
+        sys::invalidated_flags(!self.iwarp && self.attr.vendor_id == sys::RXE_VENDOR_ID)
+    }
+
     /// Whether memory windows that a peer may invalidate exist.
     pub(crate) fn has_windows(&self) -> bool {
         self.has(ibv_device_cap_flags::IBV_DEVICE_MEM_WINDOW_TYPE_2B)

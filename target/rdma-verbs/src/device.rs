@@ -25,7 +25,7 @@ use rdma::{
     Access, Attached, CoreIndex, Device, HostDevice, Now, PollSource, QpId, RecvQueue, RecvQueueId,
     RecvWr, RemoteAddr, SendWr, Wc, WcOp, WcStatus, WrId,
 };
-use rdma_sys::{ibv_recv_wr, ibv_send_wr, ibv_wc, ibv_wc_flags};
+use rdma_sys::{ibv_recv_wr, ibv_send_wr, ibv_wc};
 use region::{Region, Span};
 use std::collections::{HashMap, VecDeque};
 use std::ptr::null_mut;
@@ -101,6 +101,7 @@ struct CqSlot {
     cq: Arc<Cq>,
     nic: usize,
     attached: usize,
+    invalidated_flags: u32,
 }
 
 #[derive(Debug)]
@@ -138,9 +139,9 @@ struct Raw {
 }
 
 impl Raw {
-    fn of(wc: &ibv_wc) -> Raw {
-        let has_key = wc.wc_flags & ibv_wc_flags::IBV_WC_WITH_INV.0 != 0;
-        // SAFETY: the flag says that the union holds a key; any bits are a valid number.
+    fn of(wc: &ibv_wc, invalidated_flags: u32) -> Raw {
+        let has_key = wc.wc_flags & invalidated_flags != 0;
+        // SAFETY: a flag says that the union holds a key; any bits are a valid number.
         let key = unsafe { wc.imm_data_invalidated_rkey_union.invalidated_rkey };
         Raw {
             tag: Tag::decode(wc.wr_id),
@@ -494,7 +495,8 @@ impl VerbsDevice {
 
     /// Takes up to `max` completions off one completion queue; returns how many the card gave.
     fn poll_one(&mut self, at: usize, max: usize, mut told: impl FnMut(Stashed)) -> usize {
-        let (cq, nic) = (self.cqs[at].cq.as_ptr(), self.cqs[at].nic);
+        let slot = &self.cqs[at];
+        let (cq, nic, flags) = (slot.cq.as_ptr(), slot.nic, slot.invalidated_flags);
         let want = max.min(POLL_BATCH);
         // SAFETY: the queue exists, and the batch has room for as many.
         let got = unsafe { rdma_sys::ibv_poll_cq(cq, want as i32, self.wcs.0.as_mut_ptr()) };
@@ -503,7 +505,7 @@ impl VerbsDevice {
             return 0;
         };
         for i in 0..got {
-            let raw = Raw::of(&self.wcs.0[i]);
+            let raw = Raw::of(&self.wcs.0[i], flags);
             if let Some(done) = self.on_completion(raw, nic) {
                 told(done);
             }
@@ -531,7 +533,11 @@ impl Device for VerbsDevice {
         let cq_known = self.cqs.iter_mut().find(|c| Arc::ptr_eq(&c.cq, &endpoint.cq));
         match cq_known {
             Some(slot) => slot.attached += 1,
-            None => self.cqs.push(CqSlot { cq: endpoint.cq.clone(), nic, attached: 1 }),
+            None => {
+                let invalidated_flags = endpoint.nic().nic().invalidated_flags();
+                let cq = endpoint.cq.clone();
+                self.cqs.push(CqSlot { cq, nic, attached: 1, invalidated_flags });
+            }
         }
         let qp = match self.free_qps.pop() {
             Some(qp) => qp,

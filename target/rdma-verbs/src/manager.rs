@@ -229,7 +229,8 @@ impl Verbs {
         attr.cap.max_recv_wr = recvs;
         attr.cap.max_send_sge = 1;
         attr.cap.max_recv_sge = if shared { 0 } else { 2 };
-        attr.cap.max_inline_data = if self.config.inline_sends { MAX_INLINE } else { 0 };
+        let inline = self.config.inline_sends && nic.can_inline();
+        attr.cap.max_inline_data = if inline { MAX_INLINE } else { 0 };
         let hint = "the card has no queue pair left, or too little memory may be locked \
                     (LimitMEMLOCK=infinity, ulimit -l)";
         id.create_qp(&mut attr, &core_nic, share)
@@ -385,7 +386,7 @@ impl Verbs {
         }
     }
 
-    fn refuse(&mut self, key: u64, reason: String, private_data: Vec<u8>) {
+    pub(crate) fn refuse(&mut self, key: u64, reason: String, private_data: Vec<u8>) {
         let Some(conn) = self.conns.get_mut(&key) else { return };
         if conn.phase == Phase::Gone {
             return;

@@ -159,6 +159,8 @@ impl SendRing {
             SendOp::SendWithInvalidate { rkey } => {
                 c.opcode = ibv_wr_opcode::IBV_WR_SEND_WITH_INV;
                 c.imm_data_invalidated_rkey_union.invalidated_rkey = rkey;
+                // libsiw looks for it here (see sys).
+                c.wr.rdma = rdma_sys::rdma_t { remote_addr: 0, rkey };
                 true
             }
             SendOp::Write { remote } => {

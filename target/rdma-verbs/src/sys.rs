@@ -5,6 +5,11 @@
 //! enums). `ibv_event_type` is a Rust enum, which a newer library could fill with a value that it
 //! does not have: here an event is read as plain numbers and never as that type. Wrappers that
 //! return `Option<*mut T>` answer `Some(null)` on failure: see [`not_null`].
+//!
+//! Three oddities of the soft devices, seen with rdma-core 44 and Linux 7.3: rxe reports an
+//! invalidated key to user space under the kernel's flag, which user space knows as "checksum
+//! good" ([`invalidated_flags`]); libsiw reports it not at all, and takes the key that a SEND with
+//! Invalidate names from the place of an RDMA WRITE's key ([`crate::send_ring`]).
 
 #[cfg(test)]
 mod tests;
@@ -33,6 +38,18 @@ pub(crate) mod async_event {
     pub(crate) const SQ_DRAINED: u32 = 5;
     pub(crate) const DEVICE_FATAL: u32 = 8;
     pub(crate) const LAST_WQE_REACHED: u32 = 16;
+}
+
+/// `vendor_id` of soft RoCE.
+pub(crate) const RXE_VENDOR_ID: u32 = 0xff_ffff;
+
+/// The kernel's number for "a key was invalidated", which rxe hands out as it is.
+const KERNEL_WITH_INVALIDATE: u32 = 1 << 2;
+
+/// Flags of a receive's completion that each mean: a key was invalidated.
+pub(crate) fn invalidated_flags(rxe: bool) -> u32 {
+    let regular = rdma_sys::ibv_wc_flags::IBV_WC_WITH_INV.0;
+    if rxe { regular | KERNEL_WITH_INVALIDATE } else { regular }
 }
 
 /// An asynchronous event, copied out and acknowledged.

@@ -1,0 +1,43 @@
+//! What every provider of the RDMA seam owes, as checks over its traits alone.
+//!
+//! Each check gets two fresh ends ([`bench::Bench`]) and panics when the provider breaks a rule.
+
+pub(crate) mod bench;
+mod connections;
+mod data;
+mod failures;
+
+use bench::{Bench, Provider};
+
+/// A check.
+pub(crate) type Check<P> = fn(&mut Bench<P>);
+
+/// All checks, with their names.
+pub(crate) fn checks<P: Provider>() -> Vec<(&'static str, Check<P>)> {
+    vec![
+        ("private_data_arrives_both_ways", connections::private_data_arrives_both_ways),
+        ("a_reject_carries_its_data", connections::a_reject_carries_its_data),
+        ("nobody_listening_refuses", connections::nobody_listening_refuses),
+        ("a_missing_address_is_told_once", connections::a_missing_address_is_told_once),
+        ("the_end_is_told_to_both", connections::the_end_is_told_to_both),
+        ("disconnecting_before_the_accept", connections::disconnecting_before_the_accept),
+        ("a_hundred_connections_leak_nothing", connections::a_hundred_connections_leak_nothing),
+        ("sends_arrive_both_ways", data::sends_arrive_both_ways),
+        ("sends_arrive_in_a_shared_queue", data::sends_arrive_in_a_shared_queue),
+        ("a_short_send_is_copied_when_posted", data::a_short_send_is_copied_when_posted),
+        ("a_write_arrives_before_its_send", data::a_write_arrives_before_its_send),
+        ("reads_at_depth_bring_the_bytes", data::reads_at_depth_bring_the_bytes),
+        ("a_send_invalidates_the_key", data::a_send_invalidates_the_key),
+        ("keys_are_reused_safely", data::keys_are_reused_safely),
+        ("signaled_work_completes_once_in_order", data::signaled_work_completes_once_in_order),
+        ("a_sleeper_is_woken", data::a_sleeper_is_woken),
+        ("failing_flushes_receives_in_order", failures::failing_flushes_receives_in_order),
+        ("work_posted_after_a_failure_is_flushed", failures::work_posted_after_a_failure),
+        ("sends_without_a_receive_are_flushed", failures::sends_without_a_receive_are_flushed),
+        ("a_disconnect_in_flight_loses_nothing", failures::a_disconnect_in_flight_loses_nothing),
+        ("a_wrong_key_is_refused", failures::a_wrong_key_is_refused),
+        ("a_closed_key_is_refused", failures::a_closed_key_is_refused),
+        ("an_overlong_message_fails_its_receive", failures::an_overlong_message),
+        ("shared_receives_outlive_a_connection", failures::shared_receives_outlive_a_connection),
+    ]
+}
