@@ -35,6 +35,8 @@ pub mod action;
 mod data;
 mod io;
 mod slot;
+#[cfg(test)]
+mod tests;
 
 pub use action::{Action, CloseReason, Io, IoKind, MAX_SEGMENTS, Place, RecvToken, RemoteSegment};
 

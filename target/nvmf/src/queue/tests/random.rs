@@ -1,0 +1,268 @@
+//! Any sequence of capsules and answers: no panic, one completion a command, nothing left behind.
+
+use super::*;
+use proptest::prelude::*;
+use std::collections::BTreeSet;
+
+#[derive(Debug, Clone)]
+enum Op {
+    /// A capsule with so many bytes behind it.
+    Capsule { bytes: Box<[u8; 64]>, data: u32 },
+    /// Answer the n-th of what is outstanding.
+    Answer(usize),
+    /// Abort a command by id.
+    Abort(u16),
+    /// Begin to close.
+    Close,
+}
+
+fn sgl() -> impl Strategy<Value = SglDescriptor> {
+    let len = prop_oneof![Just(0u32), Just(512), Just(4096), 0..70_000u32];
+    prop_oneof![
+        4 => (len.clone(), any::<bool>()).prop_map(|(len, invalidate)| SglDescriptor::Keyed {
+            addr: 0x1000,
+            len,
+            key: 5,
+            invalidate
+        }),
+        3 => (0..40u64, len.clone()).prop_map(|(offset, len)| in_capsule(offset * 8, len)),
+        1 => (0..3u64, 0..20u32)
+            .prop_map(|(offset, n)| SglDescriptor::LastSegment { offset, len: n * 16 }),
+        1 => any::<[u8; 16]>().prop_map(|bytes| SglDescriptor::from_bytes(&bytes)),
+    ]
+}
+
+fn command() -> impl Strategy<Value = [u8; 64]> {
+    let opcode = prop_oneof![
+        8 => prop::sample::select(vec![0x00u8, 0x01, 0x02, 0x05, 0x08, 0x09, 0x7f]),
+        1 => any::<u8>(),
+    ];
+    let nsid = prop::sample::select(vec![0, 1, 1, 1, 5, u32::MAX]);
+    (opcode, nsid, sgl(), 0..8u16, 0..1010u64, 1..140u32, any::<u32>()).prop_map(
+        |(opcode, nsid, sgl, cid, slba, count, flags)| {
+            let mut command = blocks_on(nsid, IoOpcode(opcode), slba, count, sgl);
+            command.set_cid(cid);
+            if opcode == 0x09 {
+                command.set_cdw10(count % 4);
+                command.set_cdw11(flags & 7);
+            } else {
+                command.set_cdw12(command.cdw12() | flags & 0xffff_0000);
+            }
+            if opcode == 0x7f {
+                // Connect, Disconnect and others.
+                command.set_nsid(prop_types(flags));
+            }
+            *command.as_bytes()
+        },
+    )
+}
+
+fn prop_types(random: u32) -> u32 {
+    [0x00, 0x01, 0x04, 0x05, 0x06, 0x08][random as usize % 6]
+}
+
+fn op() -> impl Strategy<Value = Op> {
+    let data = prop_oneof![Just(0u32), Just(512), Just(4096), 0..9000u32];
+    prop_oneof![
+        10 => (command(), data)
+            .prop_map(|(bytes, data)| Op::Capsule { bytes: Box::new(bytes), data }),
+        1 => any::<[u8; 64]>()
+            .prop_map(|bytes| Op::Capsule { bytes: Box::new(bytes), data: 64 }),
+        20 => any::<usize>().prop_map(Op::Answer),
+        1 => (0..8u16).prop_map(Op::Abort),
+        1 => Just(Op::Close),
+    ]
+}
+
+/// What the reactor owes an answer for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Owed {
+    Buffer(Slot),
+    Pull(Slot),
+    Io(Slot),
+    Execute(Slot),
+    Send(Slot),
+}
+
+/// The reactor, as far as a queue can tell.
+struct Reactor {
+    queue: Queue,
+    owed: Vec<Owed>,
+    recvs: BTreeSet<u32>,
+    next_recv: u32,
+    taken: usize,
+    responded: usize,
+    closed: bool,
+    random: u64,
+}
+
+impl Reactor {
+    fn chance(&mut self) -> u64 {
+        self.random = self.random.wrapping_mul(6364136223846793005).wrapping_add(1);
+        self.random >> 33
+    }
+
+    /// Carries out what the queue asks for, answering at once what a core answers at once.
+    fn carry_out(&mut self, mut actions: Vec<Action>) {
+        let mut at = 0;
+        while at < actions.len() {
+            let action = actions[at];
+            at += 1;
+            let mut next = Vec::new();
+            match action {
+                Action::ReleaseRecv(RecvToken(recv)) => assert!(self.recvs.remove(&recv)),
+                Action::Allocate { slot, len } => {
+                    assert!(len > 0 && len <= 2 * MAX_TRANSFER && !self.closed);
+                    self.owed.push(Owed::Buffer(slot));
+                }
+                Action::Withdraw(slot) => self.owed.retain(|owed| *owed != Owed::Buffer(slot)),
+                Action::Lift { slot, .. } => assert!(self.queue.recv(slot).is_some()),
+                Action::Pull(slot) => {
+                    assert!(self.queue.data_len(slot) > 0);
+                    self.owed.push(Owed::Pull(slot));
+                }
+                Action::Peek { slot, place, len } => {
+                    if let Place::Capsule(_) = place {
+                        assert!(self.queue.recv(slot).is_some());
+                    }
+                    let bytes: Vec<u8> = match self.chance() % 3 {
+                        0 => vec![0; len as usize],
+                        1 => (0..len).map(|_| self.chance() as u8).collect(),
+                        _ => {
+                            keyed(4096).to_bytes().into_iter().cycle().take(len as usize).collect()
+                        }
+                    };
+                    self.queue.on_payload(slot, &bytes, &mut next);
+                }
+                Action::Io { slot, io } => {
+                    assert!(!self.closed);
+                    if let Place::Capsule(at) = io.place {
+                        assert!(self.queue.recv(slot).is_some() && at % 4096 == 0);
+                    }
+                    self.owed.push(Owed::Io(slot));
+                }
+                Action::Compare { slot, .. } => {
+                    let difference = (self.chance() % 2 == 0).then_some(1);
+                    self.queue.on_compared(slot, difference, &mut next);
+                }
+                Action::Execute { slot, .. } => self.owed.push(Owed::Execute(slot)),
+                Action::Fill(slot) => assert!(!self.queue.take_fill(slot).is_empty()),
+                Action::Respond { slot, push, .. } => {
+                    assert!(!self.closed);
+                    assert!(push <= self.queue.data_len(slot));
+                    assert_eq!(self.queue.recv(slot), None);
+                    self.responded += 1;
+                    self.owed.push(Owed::Send(slot));
+                }
+                Action::Close(_) => self.close(&mut next),
+            }
+            actions.append(&mut next);
+        }
+        self.queue.audit().unwrap();
+    }
+
+    fn close(&mut self, next: &mut Vec<Action>) {
+        self.closed = true;
+        self.queue.begin_close(next);
+        self.owed.retain(|owed| matches!(owed, Owed::Pull(_) | Owed::Io(_) | Owed::Send(_)));
+    }
+
+    fn answer(&mut self, at: usize) {
+        if self.owed.is_empty() {
+            return;
+        }
+        let owed = self.owed.remove(at % self.owed.len());
+        let mut out = Vec::new();
+        match owed {
+            Owed::Buffer(slot) => self.queue.on_buffer(slot, &mut out),
+            Owed::Pull(slot) => self.queue.on_pulled(slot, &mut out),
+            Owed::Io(slot) => {
+                let status = match self.chance() % 4 {
+                    0 => ExecStatus::Failed(StatusCode::WRITE_FAULT.with_dnr()),
+                    _ => ExecStatus::Ok,
+                };
+                self.queue.on_io_done(slot, status, &mut out);
+            }
+            Owed::Execute(slot) => {
+                let outcome = match self.chance() % 3 {
+                    0 => Outcome::error(StatusCode::INVALID_FIELD.with_dnr()),
+                    1 => Outcome::data(vec![7; 512]),
+                    _ => Outcome::ok(),
+                };
+                self.queue.on_executed(slot, outcome, &mut out);
+            }
+            Owed::Send(slot) => self.queue.on_sent(slot, &mut out),
+        }
+        self.carry_out(out);
+    }
+}
+
+fn run(qid: u16, bind: bool, seed: u64, ops: &[Op]) {
+    let mut rig = Rig::unbound(qid);
+    if bind {
+        rig = Rig::bound(qid);
+    }
+    let mut reactor = Reactor {
+        queue: rig.queue,
+        owed: Vec::new(),
+        recvs: BTreeSet::new(),
+        next_recv: 0,
+        taken: 0,
+        responded: 0,
+        closed: false,
+        random: seed,
+    };
+    for op in ops {
+        match op {
+            Op::Capsule { bytes, data } => {
+                let recv = reactor.next_recv;
+                reactor.next_recv += 1;
+                reactor.recvs.insert(recv);
+                reactor.taken += 1;
+                let mut out = Vec::new();
+                reactor.queue.on_capsule(bytes, 64 + data, RecvToken(recv), &mut out);
+                reactor.carry_out(out);
+            }
+            Op::Answer(at) => reactor.answer(*at),
+            Op::Abort(cid) => {
+                let mut out = Vec::new();
+                reactor.queue.on_abort(*cid, &mut out);
+                reactor.carry_out(out);
+            }
+            Op::Close => {
+                let mut out = Vec::new();
+                reactor.close(&mut out);
+                reactor.carry_out(out);
+            }
+        }
+    }
+    while !reactor.owed.is_empty() {
+        reactor.answer(0);
+    }
+    assert!(reactor.queue.is_drained());
+    assert_eq!(reactor.recvs, BTreeSet::new());
+    if reactor.closed {
+        assert!(reactor.responded <= reactor.taken);
+    } else {
+        assert_eq!(reactor.responded, reactor.taken);
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 400, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn an_io_queue_answers_everything_once(seed: u64, ops in prop::collection::vec(op(), 1..120)) {
+        run(1, true, seed, &ops);
+    }
+
+    #[test]
+    fn an_admin_queue_answers_everything_once(seed: u64, ops in prop::collection::vec(op(), 1..60)) {
+        run(0, true, seed, &ops);
+    }
+
+    #[test]
+    fn an_unbound_queue_answers_everything_once(qid in 0..2u16, seed: u64, ops in prop::collection::vec(op(), 1..60)) {
+        run(qid, false, seed, &ops);
+    }
+}
