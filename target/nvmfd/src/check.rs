@@ -1,0 +1,197 @@
+//! `nvmfd check`: says what would be served, without touching anything.
+
+use crate::config::{self, Config, Namespace, Subsystem};
+use crate::{CONFIG_ERROR, disks};
+use backing::{Backing, BackingSpec, Geometry, Medium, OpenError};
+use nvmf::target::AllowedHosts;
+use std::io::Write;
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+use std::process::ExitCode;
+use uuid::Uuid;
+
+/// What was found where a namespace's data should be.
+#[derive(Debug)]
+enum Found {
+    Disk(Geometry),
+    /// Serving it would make the file.
+    WouldBeCreated(u64),
+    /// Another process, perhaps a running nvmfd, has it.
+    InUse,
+}
+
+pub(crate) fn run(path: &Path) -> ExitCode {
+    let config = match config::load(path) {
+        Ok(config) => config,
+        Err(errors) => {
+            let _ = writeln!(std::io::stderr(), "{errors}");
+            return ExitCode::from(CONFIG_ERROR);
+        }
+    };
+    let (report, problems) = report(&config);
+    let _ = write!(std::io::stdout(), "{report}");
+    for problem in &problems {
+        let _ = writeln!(std::io::stderr(), "{}: {problem}", path.display());
+    }
+    if problems.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(CONFIG_ERROR) }
+}
+
+/// The table for standard output, and what cannot be served.
+fn report(config: &Config) -> (String, Vec<String>) {
+    let mut text = String::new();
+    let mut problems = Vec::new();
+    for listener in &config.listeners {
+        text.push_str(&format!("listener {listener}\n"));
+    }
+    for subsystem in &config.subsystems {
+        text.push_str(&format!("\nsubsystem {}\n  {}\n", subsystem.nqn, about(subsystem)));
+        let mut rows = vec![HEADER.map(str::to_owned)];
+        for namespace in &subsystem.namespaces {
+            match look(&namespace.spec) {
+                Ok(found) => rows.push(row(namespace, &found)),
+                Err(error) => {
+                    problems.push(disks::in_words(&subsystem.nqn, namespace.nsid, &error));
+                }
+            }
+        }
+        if subsystem.namespaces.is_empty() {
+            text.push_str("  no namespaces\n");
+        } else {
+            text.push_str(&table(&rows));
+        }
+    }
+    (text, problems)
+}
+
+fn about(subsystem: &Subsystem) -> String {
+    let hosts = match &subsystem.hosts {
+        AllowedHosts::Any => "any host".to_owned(),
+        AllowedHosts::Only(hosts) if hosts.is_empty() => "no host".to_owned(),
+        AllowedHosts::Only(hosts) => format!("hosts {}", hosts.join(", ")),
+    };
+    format!("serial {}, model {}, {hosts}", subsystem.serial, subsystem.model)
+}
+
+const HEADER: [&str; 8] = ["NSID", "DISK", "SIZE", "BLOCK", "ACCESS", "CACHE", "TRIM", "UUID"];
+
+fn row(namespace: &Namespace, found: &Found) -> [String; 8] {
+    let disk = match &namespace.spec.medium {
+        Medium::Path { path, .. } => path.display().to_string(),
+        Medium::Ram { .. } => "ram".to_owned(),
+        Medium::Null { .. } => "null".to_owned(),
+    };
+    let access = if namespace.spec.read_only { "read-only" } else { "read-write" };
+    let [size, block, access, cache, trim] = match found {
+        Found::Disk(geometry) => [
+            config::in_words(geometry.capacity),
+            geometry.block_size.to_string(),
+            access.to_owned(),
+            if geometry.volatile_cache { "volatile" } else { "none" }.to_owned(),
+            if geometry.discard { "yes" } else { "no" }.to_owned(),
+        ],
+        Found::WouldBeCreated(size) => [
+            config::in_words(*size),
+            "-".to_owned(),
+            "to be created".to_owned(),
+            "-".to_owned(),
+            "-".to_owned(),
+        ],
+        Found::InUse => ["-", "-", "in use", "-", "-"].map(str::to_owned),
+    };
+    let uuid = Uuid::from_bytes(namespace.uuid).to_string();
+    [namespace.nsid.to_string(), disk, size, block, access, cache, trim, uuid]
+}
+
+fn table(rows: &[[String; 8]]) -> String {
+    let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max();
+    let widths: Vec<usize> = (0..8).map(|column| width(column).unwrap_or(0)).collect();
+    let mut text = String::new();
+    for row in rows {
+        let mut line = String::new();
+        for (cell, width) in row.iter().zip(&widths) {
+            line.push_str(&format!("  {cell:<width$}"));
+        }
+        text.push_str(line.trim_end());
+        text.push('\n');
+    }
+    text
+}
+
+/// Opens the disk for reading only and closes it again.
+fn look(spec: &BackingSpec) -> Result<Found, OpenError> {
+    let Medium::Path { path, size, buffered } = &spec.medium else {
+        return Backing::open(spec).map(|backing| Found::Disk(backing.geometry()));
+    };
+    if let (false, Some(size)) = (path.exists(), size) {
+        return match path.parent().map(std::fs::metadata) {
+            Some(Ok(folder)) if folder.is_dir() => Ok(Found::WouldBeCreated(*size)),
+            Some(Err(source)) => Err(OpenError::Create { path: path.clone(), source }),
+            _ => Err(OpenError::NotFound { path: path.clone() }),
+        };
+    }
+    let probe = BackingSpec {
+        medium: Medium::Path { path: path.clone(), size: None, buffered: *buffered },
+        read_only: true,
+        ..spec.clone()
+    };
+    let backing = match Backing::open(&probe) {
+        Ok(backing) => backing,
+        Err(OpenError::LockedElsewhere { .. }) => return Ok(Found::InUse),
+        Err(OpenError::DeviceBusy { .. }) if !is_mounted_or_held(path) => return Ok(Found::InUse),
+        // A file that is too small now is extended when it is served.
+        Err(OpenError::TooSmall { .. }) if size.is_some() => {
+            return Ok(Found::WouldBeCreated(size.unwrap_or(0)));
+        }
+        Err(error) => return Err(error),
+    };
+    let mut geometry = backing.geometry();
+    if let Some(wanted) = *size {
+        let meta = std::fs::metadata(path).map_err(|source| OpenError::System {
+            path: path.clone(),
+            doing: "look at it",
+            source,
+        })?;
+        if !meta.is_file() {
+            return Err(OpenError::SizeOfDevice { path: path.clone() });
+        }
+        if meta.len() > wanted {
+            return Err(OpenError::WouldShrink { path: path.clone(), actual: meta.len(), wanted });
+        }
+        geometry.capacity =
+            wanted / u64::from(geometry.block_size) * u64::from(geometry.block_size);
+    }
+    if !spec.read_only {
+        // The probe could not write, so it knows nothing of this.
+        geometry.discard |= meta_is_file(path);
+        may_write(path)?;
+    }
+    Ok(Found::Disk(geometry))
+}
+
+fn meta_is_file(path: &Path) -> bool {
+    std::fs::metadata(path).is_ok_and(|meta| meta.is_file())
+}
+
+/// Whether this user may write there, as far as permissions go.
+fn may_write(path: &Path) -> Result<(), OpenError> {
+    use rustix::fs::{Access, access};
+    match access(path, Access::WRITE_OK) {
+        Ok(()) => Ok(()),
+        Err(rustix::io::Errno::ROFS) => Err(OpenError::MediumReadOnly { path: path.to_owned() }),
+        Err(_) => Err(OpenError::Permission {
+            path: path.to_owned(),
+            verb: "read and write",
+            hint: ", or set read_only if it can only be read",
+        }),
+    }
+}
+
+/// Whether a block device is mounted or part of another device: then it could not be served.
+fn is_mounted_or_held(path: &Path) -> bool {
+    let Ok(meta) = std::fs::metadata(path) else { return false };
+    let number = format!("{}:{}", rustix::fs::major(meta.rdev()), rustix::fs::minor(meta.rdev()));
+    let mounts = std::fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
+    let mounted = mounts.lines().any(|line| line.split(' ').nth(2) == Some(number.as_str()));
+    let holders = std::fs::read_dir(format!("/sys/dev/block/{number}/holders"));
+    mounted || holders.is_ok_and(|mut holders| holders.next().is_some())
+}

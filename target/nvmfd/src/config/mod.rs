@@ -1,0 +1,118 @@
+//! The configuration file: read, checked as a whole, and turned into what the daemon needs.
+//!
+//! Nothing here looks at disks or devices but for the index of a network interface that an address
+//! names. What [`load`] returns has no contradictions left in it; whether the paths exist is found
+//! out when they are opened.
+
+mod problem;
+mod raw;
+mod resolve;
+#[cfg(test)]
+mod tests;
+mod units;
+
+pub(crate) use problem::ConfigErrors;
+pub(crate) use units::in_words;
+
+use backing::BackingSpec;
+use nvmf::target::AllowedHosts;
+use problem::Problem;
+use reactor::run::PollMode;
+use std::net::SocketAddr;
+use std::path::Path;
+use std::time::Duration;
+
+/// Everything that the file says, with the defaults filled in.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Config {
+    pub(crate) listeners: Vec<SocketAddr>,
+    pub(crate) subsystems: Vec<Subsystem>,
+    pub(crate) log: Log,
+    pub(crate) tuning: Tuning,
+}
+
+/// One subsystem.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Subsystem {
+    pub(crate) nqn: String,
+    pub(crate) serial: String,
+    pub(crate) model: String,
+    pub(crate) hosts: AllowedHosts,
+    /// By rising nsid.
+    pub(crate) namespaces: Vec<Namespace>,
+}
+
+/// One namespace.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Namespace {
+    pub(crate) nsid: u32,
+    pub(crate) spec: BackingSpec,
+    pub(crate) uuid: [u8; 16],
+    /// All zero for none.
+    pub(crate) nguid: [u8; 16],
+    /// All zero for none.
+    pub(crate) eui64: [u8; 8],
+    pub(crate) inject: Option<Inject>,
+}
+
+/// Faults for drills.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Inject {
+    /// Added to every operation.
+    pub(crate) delay: Duration,
+    /// Every how many operations one fails; 0 for never.
+    pub(crate) error_every: u64,
+}
+
+/// How to log.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Log {
+    /// A filter: a level, or levels by module.
+    pub(crate) filter: String,
+    pub(crate) json: bool,
+}
+
+/// What an operator may turn.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Tuning {
+    /// At least 1.
+    pub(crate) data_cores: u16,
+    /// One per data core, or empty.
+    pub(crate) cpus: Vec<usize>,
+    pub(crate) poll: PollMode,
+    /// Bytes per data core.
+    pub(crate) memory: usize,
+    /// Bytes of the control thread.
+    pub(crate) control_memory: usize,
+    pub(crate) hugepages: bool,
+    pub(crate) max_transfer: u32,
+    pub(crate) in_capsule: u32,
+    pub(crate) queue_depth: u16,
+    pub(crate) max_io_queues: u16,
+    pub(crate) max_queues: usize,
+    pub(crate) max_reads: u8,
+    pub(crate) shared_receive_queue: bool,
+}
+
+/// Reads and checks the file.
+///
+/// # Errors
+/// Everything that is wrong with it, with places and hints.
+pub(crate) fn load(path: &Path) -> Result<Config, ConfigErrors> {
+    let text = match std::fs::read_to_string(path) {
+        Ok(text) => text,
+        Err(error) => {
+            let problem = Problem::nowhere(format!("cannot read the configuration: {error}"));
+            return Err(ConfigErrors::new(path, "", vec![problem]));
+        }
+    };
+    parse(path, &text)
+}
+
+/// Checks a configuration's text; `path` is for messages.
+pub(crate) fn parse(path: &Path, text: &str) -> Result<Config, ConfigErrors> {
+    toml::from_str::<raw::RawConfig>(text)
+        .map_err(|error| vec![problem::from_parser(text, &error)])
+        .and_then(|raw| resolve::resolve(&raw))
+        .map_err(|problems| ConfigErrors::new(path, text, problems))
+}

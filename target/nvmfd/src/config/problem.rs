@@ -1,0 +1,145 @@
+//! What is wrong with a configuration file, told so that it can be put right.
+
+use std::fmt;
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+
+/// One thing that is wrong.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Problem {
+    /// Bytes of the file that it is about, if it is about a place.
+    pub(crate) at: Option<Range<usize>>,
+    /// What is wrong, with the key first.
+    pub(crate) what: String,
+    /// What to do about it.
+    pub(crate) hint: Option<String>,
+}
+
+/// Why a configuration cannot be used: everything that was found, in the order of the file.
+#[derive(Debug)]
+pub(crate) struct ConfigErrors {
+    path: PathBuf,
+    text: String,
+    problems: Vec<Problem>,
+}
+
+impl Problem {
+    pub(crate) fn at(at: Range<usize>, what: impl Into<String>) -> Problem {
+        Problem { at: Some(at), what: what.into(), hint: None }
+    }
+
+    pub(crate) fn nowhere(what: impl Into<String>) -> Problem {
+        Problem { at: None, what: what.into(), hint: None }
+    }
+
+    pub(crate) fn hint(mut self, hint: impl Into<String>) -> Problem {
+        self.hint = Some(hint.into());
+        self
+    }
+}
+
+impl ConfigErrors {
+    pub(crate) fn new(path: &Path, text: &str, mut problems: Vec<Problem>) -> ConfigErrors {
+        problems.sort_by_key(|problem| problem.at.as_ref().map_or(usize::MAX, |at| at.start));
+        ConfigErrors { path: path.to_owned(), text: text.to_owned(), problems }
+    }
+}
+
+impl fmt::Display for ConfigErrors {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (n, problem) in self.problems.iter().enumerate() {
+            if n > 0 {
+                writeln!(f)?;
+            }
+            write!(f, "{}", self.path.display())?;
+            if let Some(at) = &problem.at {
+                let (line, column) = line_column(&self.text, at.start);
+                write!(f, ":{line}:{column}")?;
+            }
+            write!(f, ": {}", problem.what)?;
+            if let Some(hint) = &problem.hint {
+                write!(f, "\n  hint: {hint}")?;
+            }
+        }
+        Ok(())
+    }
+}
+
+impl std::error::Error for ConfigErrors {}
+
+/// Line and column, both from 1, the column in characters.
+pub(crate) fn line_column(text: &str, at: usize) -> (usize, usize) {
+    let before = &text.as_bytes()[..at.min(text.len())];
+    let line = before.iter().filter(|byte| **byte == b'\n').count() + 1;
+    let start = before.iter().rposition(|byte| *byte == b'\n').map_or(0, |newline| newline + 1);
+    let column = String::from_utf8_lossy(&before[start..]).chars().count() + 1;
+    (line, column)
+}
+
+/// Turns what the parser says into a problem, with a guess for a misspelt key.
+pub(crate) fn from_parser(text: &str, error: &toml::de::Error) -> Problem {
+    let message = error.message().lines().collect::<Vec<_>>().join("; ");
+    let at = error.span();
+    let hint = misspelt(&message);
+    // Values keep their key in the line: name it, since the parser names only the value.
+    let key = at.as_ref().and_then(|at| key_of(text, at.start));
+    let what = match (&hint, key) {
+        (None, Some(key)) if !message.contains('`') || message.starts_with("invalid") => {
+            format!("{key}: {message}")
+        }
+        _ => message,
+    };
+    Problem { at, what, hint }
+}
+
+/// The key on whose line the byte lies.
+fn key_of(text: &str, at: usize) -> Option<&str> {
+    let start = text[..at.min(text.len())].rfind('\n').map_or(0, |newline| newline + 1);
+    let line = text[start..].lines().next()?;
+    let (key, _) = line.split_once('=')?;
+    let key = key.trim();
+    let plain = |c: char| c.is_ascii_alphanumeric() || "_-.\"".contains(c);
+    (!key.is_empty() && key.chars().all(plain) && start + line.find('=')? < at).then_some(key)
+}
+
+/// For "unknown field `a`, expected one of `b`, `c`" (or variant): what was probably meant, or
+/// what there is.
+fn misspelt(message: &str) -> Option<String> {
+    let rest = message
+        .strip_prefix("unknown field ")
+        .or_else(|| message.strip_prefix("unknown variant "))?;
+    let mut quoted = rest.split('`').skip(1).step_by(2);
+    let wrong = quoted.next()?;
+    let known: Vec<&str> = quoted.collect();
+    match nearest(wrong, &known) {
+        Some(meant) => Some(format!("did you mean `{meant}`?")),
+        None if known.is_empty() => None,
+        None => Some(format!("allowed here: {}", known.join(", "))),
+    }
+}
+
+/// The known word that is at most a third of its letters away.
+fn nearest<'a>(wrong: &str, known: &[&'a str]) -> Option<&'a str> {
+    known
+        .iter()
+        .map(|word| (distance(wrong, word), *word))
+        .filter(|(distance, word)| *distance <= word.len().max(wrong.len()).div_ceil(3))
+        .min()
+        .map(|(_, word)| word)
+}
+
+/// Edits (insert, delete, replace) between two words.
+fn distance(a: &str, b: &str) -> usize {
+    let b: Vec<char> = b.chars().collect();
+    let mut row: Vec<usize> = (0..=b.len()).collect();
+    for (i, x) in a.chars().enumerate() {
+        let mut diagonal = row[0];
+        row[0] = i + 1;
+        for (j, y) in b.iter().enumerate() {
+            let replaced = diagonal + usize::from(x != *y);
+            diagonal = row[j + 1];
+            row[j + 1] = replaced.min(row[j] + 1).min(row[j + 1] + 1);
+        }
+    }
+    row[b.len()]
+}

@@ -1,0 +1,322 @@
+use super::*;
+
+const GOOD: &str = r#"
+[[listener]]
+address = "10.8.0.1"
+
+[[subsystem]]
+nqn = "nqn.2026-11.io.nvmfd:demo"
+allow_any_host = true
+
+[[subsystem.namespace]]
+path = "/srv/disk.img"
+"#;
+
+fn errors(text: &str) -> String {
+    parse(Path::new("nvmfd.toml"), text).expect_err("must be refused").to_string()
+}
+
+/// The good configuration with one text replaced.
+fn with(from: &str, to: &str) -> String {
+    assert!(GOOD.contains(from), "{from}");
+    GOOD.replacen(from, to, 1)
+}
+
+fn parsed(text: &str) -> Config {
+    parse(Path::new("nvmfd.toml"), text).unwrap_or_else(|error| panic!("{error}"))
+}
+
+#[test]
+fn five_lines_are_enough() {
+    let config = parsed(GOOD);
+    assert_eq!(config.listeners, ["10.8.0.1:4420".parse().unwrap()]);
+    let subsystem = &config.subsystems[0];
+    assert_eq!(subsystem.hosts, AllowedHosts::Any);
+    assert_eq!(subsystem.serial.len(), 20);
+    assert_eq!(subsystem.model, "nvmfd");
+    assert_eq!(subsystem.namespaces[0].nsid, 1);
+    assert_ne!(subsystem.namespaces[0].uuid, [0; 16]);
+}
+
+#[test]
+fn derived_identifiers_are_the_same_after_a_restart_and_differ_by_place() {
+    let id = |text: &str| parsed(text).subsystems[0].namespaces[0].uuid;
+    assert_eq!(id(GOOD), id(GOOD));
+    assert_ne!(id(GOOD), id(&with("disk.img", "disk2.img")));
+    assert_ne!(id(GOOD), id(&with(":demo", ":other")));
+    assert_ne!(id(GOOD), id(&with("path =", "nsid = 2\npath =")));
+    // Written down once: a change of the derivation would show hosts new disks.
+    assert_eq!(
+        uuid::Uuid::from_bytes(id(GOOD)).to_string(),
+        "c621116b-441d-5d2a-9e74-344e4c84bd89"
+    );
+    assert_eq!(parsed(GOOD).subsystems[0].serial, "3ee9270bf607568c9606");
+}
+
+#[test]
+fn free_nsids_are_given_in_order() {
+    let text = format!(
+        "{GOOD}nsid = 2\n[[subsystem.namespace]]\nram = \"1MiB\"\n[[subsystem.namespace]]\nnull = 1048576\n"
+    );
+    let ids: Vec<u32> = parsed(&text).subsystems[0].namespaces.iter().map(|ns| ns.nsid).collect();
+    assert_eq!(ids, [1, 2, 3]);
+}
+
+#[test]
+fn a_misspelt_key_is_named_with_its_place_and_a_guess() {
+    assert_eq!(
+        errors(&with("address", "adress")),
+        "nvmfd.toml:3:1: unknown field `adress`, expected `address`\n  hint: did you mean `address`?"
+    );
+    assert_eq!(
+        errors(&with("allow_any_host", "frobnicate")).lines().last().unwrap(),
+        "  hint: allowed here: nqn, allow_any_host, allowed_hosts, serial, model, namespace"
+    );
+}
+
+#[test]
+fn a_value_of_the_wrong_type_is_named_with_its_key() {
+    assert_eq!(
+        errors(&with("= true", "= \"yes\"")),
+        "nvmfd.toml:7:18: allow_any_host: invalid type: string \"yes\", expected a boolean"
+    );
+    assert_eq!(
+        errors(&format!("{GOOD}[tuning]\npoll = \"adaptve\"\n")),
+        "nvmfd.toml:12:8: unknown variant `adaptve`, expected one of `adaptive`, `always`, \
+         `interrupt`\n  hint: did you mean `adaptive`?"
+    );
+}
+
+#[test]
+fn broken_toml_is_named_with_its_place() {
+    let said = errors(&with("\"10.8.0.1\"", "\"10.8.0.1"));
+    assert!(said.starts_with("nvmfd.toml:3:20: "), "{said}");
+}
+
+#[test]
+fn a_missing_key_is_named() {
+    let said = errors(&with("address = \"10.8.0.1\"", ""));
+    assert!(said.contains("missing field `address`"), "{said}");
+    assert!(said.starts_with("nvmfd.toml:2:1: "), "{said}");
+}
+
+#[test]
+fn who_may_connect_is_an_explicit_choice() {
+    assert_eq!(
+        errors(&with("allow_any_host = true", "")),
+        "nvmfd.toml:6:7: subsystem \"nqn.2026-11.io.nvmfd:demo\" does not say which hosts may \
+         connect\n  hint: add allowed_hosts = [\"nqn...\"], or allow_any_host = true"
+    );
+    assert_eq!(
+        errors(&with("= true", "= true\nallowed_hosts = []")),
+        "nvmfd.toml:8:17: subsystem.allowed_hosts: does nothing beside allow_any_host = true\n  \
+         hint: keep one of the two"
+    );
+}
+
+#[test]
+fn names_are_checked() {
+    let said = errors(&with("nqn.2026-11.io.nvmfd:demo", "demo"));
+    assert!(said.starts_with("nvmfd.toml:6:7: subsystem.nqn: \"demo\" is not an NQN: "), "{said}");
+    let said = errors(&with("nqn.2026-11.io.nvmfd:demo", "nqn.2014-08.org.nvmexpress.discovery"));
+    assert!(said.contains("the discovery service itself"), "{said}");
+}
+
+#[test]
+fn what_must_be_unique_is_refused_twice() {
+    let second = GOOD.replace("[[listener]]\naddress = \"10.8.0.1\"", "");
+    assert_eq!(
+        errors(&format!("{GOOD}{second}")),
+        "nvmfd.toml:15:7: subsystem.nqn: \"nqn.2026-11.io.nvmfd:demo\" is given to two subsystems\n\
+         nvmfd.toml:19:8: namespace.path: /srv/disk.img is exported twice\n  \
+         hint: one file or device belongs to one namespace, unless all are read_only"
+    );
+    assert_eq!(
+        errors(&format!("{GOOD}nsid = 3\n[[subsystem.namespace]]\nram = 4096\nnsid = 3\n")),
+        "nvmfd.toml:14:8: namespace.nsid: 3 is given to two namespaces of this subsystem"
+    );
+    assert_eq!(
+        errors(&format!("{GOOD}[[listener]]\naddress = \"10.8.0.1:4420\"\n")),
+        "nvmfd.toml:12:11: listener.address: 10.8.0.1:4420 is listed twice"
+    );
+    let said = errors(&format!("{GOOD}[[listener]]\naddress = \"0.0.0.0\"\n"));
+    assert!(said.contains("0.0.0.0:4420 and 10.8.0.1:4420 overlap"), "{said}");
+}
+
+#[test]
+fn read_only_namespaces_may_share_a_file() {
+    let text = format!(
+        "{GOOD}read_only = true\n[[subsystem.namespace]]\npath = \"/srv/disk.img\"\nread_only = true\n"
+    );
+    assert_eq!(parsed(&text).subsystems[0].namespaces.len(), 2);
+}
+
+#[test]
+fn a_namespace_has_one_medium() {
+    assert_eq!(
+        errors(&format!("{GOOD}ram = \"1MiB\"\n")),
+        "nvmfd.toml:9:1: namespace: needs exactly one of path, ram and null\n  hint: path = \
+         \"/srv/disk.img\", ram = \"256MiB\" or null = \"1GiB\""
+    );
+    assert_eq!(
+        errors(&with("path = \"/srv/disk.img\"", "ram = \"1MiB\"\nbuffered = true")),
+        "nvmfd.toml:11:12: namespace.buffered: goes with path only"
+    );
+    let said = errors(&with("/srv/disk.img", "disk.img"));
+    assert!(said.contains("namespace.path: \"disk.img\" is relative"), "{said}");
+}
+
+#[test]
+fn sizes_have_units_and_ranges() {
+    let size = |text: &str| units::bytes(&raw::RawSize::Text(text.to_owned()));
+    assert_eq!(size("256MiB"), Ok(256 << 20));
+    assert_eq!(size("1 TiB"), Ok(1 << 40));
+    assert_eq!(size("4096"), Ok(4096));
+    assert!(size("1GB").unwrap_err().contains("\"GB\" is not a unit"));
+    assert!(size("GiB").is_err());
+    assert!(size("1.5GiB").is_err());
+    assert!(size("99999999TiB").is_err());
+    assert_eq!(
+        errors(&format!("{GOOD}[tuning]\nmemory = \"5GiB\"\n")),
+        "nvmfd.toml:12:10: tuning.memory: 5 GiB is out of range: 1 MiB to 4094 MiB"
+    );
+    assert_eq!(
+        errors(&format!("{GOOD}[tuning]\nmemory = \"2MiB\"\n")),
+        "nvmfd.toml:12:10: tuning.memory: 2 MiB is less than four times max_transfer (1 MiB)"
+    );
+    assert_eq!(
+        errors(&format!("{GOOD}[tuning]\nmax_transfer = \"96KiB\"\n")),
+        "nvmfd.toml:12:16: tuning.max_transfer: must be a power of two"
+    );
+    let said = errors(&format!("{GOOD}[tuning]\nmemory = true\n"));
+    assert!(said.contains("tuning") || said.contains("memory"), "{said}");
+}
+
+#[test]
+fn numbers_have_ranges() {
+    assert_eq!(
+        errors(&format!("{GOOD}[tuning]\nqueue_depth = 8\n")),
+        "nvmfd.toml:12:15: tuning.queue_depth: 8 is out of range: 16 to 4096"
+    );
+    assert_eq!(
+        errors(&format!("{GOOD}block_size = 520\n")),
+        "nvmfd.toml:11:14: namespace.block_size: 520 is not possible\n  hint: use 512 or 4096"
+    );
+    let said = errors(&format!("{GOOD}[tuning]\npoll = \"always\"\nspin_us = 9\n"));
+    assert!(said.contains("tuning.spin_us: goes with poll = \"adaptive\" only"), "{said}");
+    let said = errors(&format!("{GOOD}[tuning]\ndata_cores = 2\ncpus = [1]\n"));
+    assert!(said.contains("tuning.data_cores: 2, but tuning.cpus lists 1"), "{said}");
+}
+
+#[test]
+fn all_problems_are_told_at_once_in_the_order_of_the_file() {
+    let text = with("10.8.0.1", "nowhere")
+        .replace("nqn.2026-11.io.nvmfd:demo", "demo")
+        .replace("/srv/disk.img", "disk.img");
+    let said = errors(&text);
+    let places: Vec<&str> = said
+        .lines()
+        .filter(|line| line.starts_with("nvmfd.toml"))
+        .map(|line| &line[..13])
+        .collect();
+    assert_eq!(places, ["nvmfd.toml:3:", "nvmfd.toml:6:", "nvmfd.toml:10"]);
+}
+
+#[test]
+fn an_empty_file_says_what_is_needed() {
+    let said = errors("");
+    assert!(said.contains("there is no [[listener]]"), "{said}");
+    assert!(said.contains("there is no [[subsystem]]"), "{said}");
+}
+
+#[test]
+fn addresses_are_read_in_every_usual_form() {
+    let address = |text: &str| units::address(text, |name| (name == "eth0").then_some(7));
+    let good = |text: &str| address(text).unwrap().to_string();
+    assert_eq!(good("10.0.0.1"), "10.0.0.1:4420");
+    assert_eq!(good("10.0.0.1:5000"), "10.0.0.1:5000");
+    assert_eq!(good("::"), "[::]:4420");
+    assert_eq!(good("[::]:5000"), "[::]:5000");
+    assert_eq!(good("[fe80::1%eth0]:4420"), "[fe80::1%7]:4420");
+    assert_eq!(good("fe80::1%3"), "[fe80::1%3]:4420");
+    for bad in [
+        "",
+        "host",
+        "10.0.0.1:",
+        "10.0.0.1:0",
+        "10.0.0.1:70000",
+        "[::",
+        "[::]x",
+        "10.0.0.1%eth0",
+        "fe80::1",
+        "[fe80::1%eth9]:4420",
+    ] {
+        assert!(address(bad).is_err(), "{bad}");
+    }
+}
+
+#[test]
+fn identifiers_are_read_with_and_without_dashes() {
+    assert_eq!(
+        units::hex::<8>("0011-2233-4455-6677"),
+        Ok([0, 0x11, 0x22, 0x33, 0x44, 0x55, 0x66, 0x77])
+    );
+    assert!(units::hex::<8>("00112233445566").is_err());
+    assert!(units::hex::<8>("+011223344556677").is_err());
+    let same = "uuid = \"6f1b2d0c-93f4-4a55-8d0e-5a7cf0de4421\"\n";
+    let said = errors(&format!("{GOOD}{same}[[subsystem.namespace]]\nram = 4096\n{same}"));
+    assert!(said.contains("is given to two namespaces"), "{said}");
+}
+
+#[test]
+fn sizes_are_written_in_the_largest_whole_unit() {
+    assert_eq!(in_words(1 << 30), "1 GiB");
+    assert_eq!(in_words(1536), "1.5 KiB");
+    assert_eq!(in_words(512), "512 B");
+}
+
+fn shipped(name: &str) -> String {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../config").join(name);
+    std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
+}
+
+#[test]
+fn the_defaults_in_the_reference_are_the_defaults() {
+    let reference = shipped("nvmfd.toml");
+    let is_option = |line: &str| {
+        line.strip_prefix('#')
+            .is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_lowercase()))
+    };
+    let spelt_out: String = reference
+        .lines()
+        .map(|line| if is_option(line) { &line[1..] } else { line })
+        .map(|line| format!("{line}\n"))
+        .collect();
+    assert_eq!(reference.lines().filter(|line| is_option(line)).count(), 19);
+    assert_eq!(parsed(&spelt_out), parsed(&reference));
+}
+
+#[test]
+fn the_reference_names_every_key() {
+    let reference = shipped("nvmfd.toml");
+    for table in ["[frob]\n", "[log]\nfrob = 1\n", "[tuning]\nfrob = 1\n"] {
+        let message = toml::from_str::<raw::RawConfig>(table).unwrap_err().message().to_owned();
+        for key in message.split('`').skip(3).step_by(2) {
+            assert!(reference.contains(key), "{key} is not in the reference");
+        }
+    }
+    let namespace = "[[subsystem]]\nnqn = \"a\"\n[[subsystem.namespace]]\nfrob = 1\n";
+    let message = toml::from_str::<raw::RawConfig>(namespace).unwrap_err().message().to_owned();
+    let keys: Vec<&str> = message.split('`').skip(3).step_by(2).collect();
+    assert!(keys.len() >= 11, "{message}");
+    for key in keys {
+        assert!(reference.contains(key), "{key} is not in the reference");
+    }
+}
+
+#[test]
+fn the_examples_are_valid() {
+    for name in ["examples/minimal.toml", "examples/two-hosts.toml", "examples/benchmark.toml"] {
+        parsed(&shipped(name));
+    }
+}

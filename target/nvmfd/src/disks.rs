@@ -1,0 +1,79 @@
+//! Opening the disks of a configuration, and what the target is told about them.
+
+use crate::config::{Config, Namespace};
+use backing::{Backing, BackingId, Geometry, OpenError};
+use nvmf::BackingRef;
+use nvmf::target::NamespaceConfig;
+use std::sync::Arc;
+
+/// A namespace whose disk is open.
+#[derive(Debug)]
+pub(crate) struct Disk {
+    /// Place of its subsystem in the configuration.
+    pub(crate) subsystem: usize,
+    pub(crate) id: BackingId,
+    pub(crate) backing: Arc<Backing>,
+    pub(crate) namespace: Namespace,
+}
+
+/// Opens every disk of the configuration.
+///
+/// # Errors
+/// What was wrong with each that could not be opened, with its subsystem and nsid.
+pub(crate) fn open_all(config: &Config) -> Result<Vec<Disk>, Vec<String>> {
+    let mut disks = Vec::new();
+    let mut problems = Vec::new();
+    let all = config.subsystems.iter().enumerate();
+    for (subsystem, namespace) in
+        all.flat_map(|(n, subsystem)| subsystem.namespaces.iter().map(move |ns| (n, ns)))
+    {
+        match Backing::open(&namespace.spec) {
+            Ok(backing) => disks.push(Disk {
+                subsystem,
+                id: BackingId(disks.len() as u32),
+                backing,
+                namespace: namespace.clone(),
+            }),
+            Err(error) => {
+                problems.push(in_words(&config.subsystems[subsystem].nqn, namespace.nsid, &error));
+            }
+        }
+    }
+    if problems.is_empty() { Ok(disks) } else { Err(problems) }
+}
+
+/// Says which namespace a disk could not be opened for.
+pub(crate) fn in_words(nqn: &str, nsid: u32, error: &OpenError) -> String {
+    format!("{nqn} namespace {nsid}: {error}")
+}
+
+impl Disk {
+    /// What the target is told about the namespace.
+    pub(crate) fn namespace_config(&self) -> NamespaceConfig {
+        let Geometry {
+            capacity,
+            block_size,
+            optimal_io,
+            atomic_write,
+            volatile_cache,
+            discard,
+            discard_zeroes,
+            read_only,
+        } = self.backing.geometry();
+        NamespaceConfig {
+            nsid: self.namespace.nsid,
+            backing: BackingRef(self.id.0),
+            lba_shift: block_size.trailing_zeros() as u8,
+            block_count: capacity / u64::from(block_size),
+            read_only,
+            uuid: self.namespace.uuid,
+            nguid: self.namespace.nguid,
+            eui64: self.namespace.eui64,
+            volatile_cache,
+            discard,
+            discard_zeroes,
+            atomic_blocks: atomic_write / block_size,
+            optimal_blocks: optimal_io / block_size,
+        }
+    }
+}
