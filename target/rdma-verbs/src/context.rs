@@ -65,21 +65,15 @@ unsafe impl Send for Nic {}
 unsafe impl Sync for Nic {}
 
 impl Nic {
-    /// Opens the card that serves `local`; events of its removal carry `key`.
+    /// Opens the card of `context`, which serves `local`; events of its removal carry `key`.
     pub(crate) fn open(
         channel: &Arc<EventChannel>,
         key: u64,
         local: SocketAddr,
+        context: *mut ibv_context,
     ) -> Result<Nic, CmError> {
         let keep = |source| CmError::System { what: "binding to the card", source };
-        let keeper = CmId::create(channel, key).map_err(keep)?;
-        let mut any_port = local;
-        any_port.set_port(0);
-        keeper.bind(any_port).map_err(keep)?;
-        let context = keeper.verbs();
-        if context.is_null() {
-            return Err(keep(io::Error::from_raw_os_error(libc::ENODEV)));
-        }
+        let keeper = bind_keeper(channel, key, local, context).map_err(keep)?;
         // SAFETY: all-zero bytes are a valid value of this plain C struct.
         let mut attr: ibv_device_attr = unsafe { std::mem::zeroed() };
         // SAFETY: the keeper holds the context open.
@@ -187,6 +181,53 @@ impl Drop for Nic {
         // SAFETY: everything made from it holds the Arc of this Nic and so is gone.
         unsafe { rdma_sys::ibv_dealloc_pd(self.pd.as_ptr()) };
     }
+}
+
+/// An id bound to the card of `context`, by an address of it.
+fn bind_keeper(
+    channel: &Arc<EventChannel>,
+    key: u64,
+    mut local: SocketAddr,
+    context: *mut ibv_context,
+) -> io::Result<CmId> {
+    local.set_port(0);
+    let mut result = bind_to(channel, key, local, context);
+    if let SocketAddr::V6(v6) = &mut local
+        && v6.ip().is_unicast_link_local()
+        && v6.scope_id() == 0
+    {
+        // The connection manager does not tell the scope of a link-local address: try them all.
+        for scope in interface_indexes()? {
+            if result.is_ok() {
+                break;
+            }
+            v6.set_scope_id(scope);
+            result = bind_to(channel, key, SocketAddr::V6(*v6), context);
+        }
+    }
+    result
+}
+
+fn bind_to(
+    channel: &Arc<EventChannel>,
+    key: u64,
+    addr: SocketAddr,
+    context: *mut ibv_context,
+) -> io::Result<CmId> {
+    let id = CmId::create(channel, key)?;
+    id.bind(addr)?;
+    if id.verbs() != context || context.is_null() {
+        return Err(io::Error::from_raw_os_error(libc::ENODEV));
+    }
+    Ok(id)
+}
+
+/// Indexes of the machine's network interfaces.
+fn interface_indexes() -> io::Result<Vec<u32>> {
+    let index = |entry: io::Result<std::fs::DirEntry>| -> Option<u32> {
+        std::fs::read_to_string(entry.ok()?.path().join("ifindex")).ok()?.trim().parse().ok()
+    };
+    Ok(std::fs::read_dir("/sys/class/net")?.filter_map(index).collect())
 }
 
 /// What one core has on one card.

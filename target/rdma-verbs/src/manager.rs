@@ -160,11 +160,7 @@ impl Verbs {
             return Ok(entry.nic.clone());
         }
         let key = self.take_key();
-        let nic = Arc::new(Nic::open(&self.channel, key, id.local())?);
-        if nic.context() != context {
-            let source = io::Error::from_raw_os_error(libc::ENODEV);
-            return Err(CmError::System { what: "binding to the card", source });
-        }
+        let nic = Arc::new(Nic::open(&self.channel, key, id.local(), context)?);
         tracing::info!(device = nic.caps().name, "using RDMA device");
         self.nics.push(NicEntry { key, nic: nic.clone(), cores: HashMap::new() });
         Ok(nic)

@@ -2,11 +2,15 @@
 //!
 //! `verbs-selftest ADDR[:PORT]` prints PASS or FAIL per check and ends with status 1 when one
 //! failed, 2 when there is no RDMA device. The address belongs to an RDMA device of the machine.
+//! A second argument runs only the checks whose names contain it. The argument `removal` runs the
+//! one check that needs help: whoever starts it removes the device when it says READY, and brings
+//! it back when it says GONE.
 #![allow(clippy::print_stdout)] // its report
 
 mod contract;
 
 use contract::bench::{Bench, Provider};
+use contract::connections::a_removed_device_comes_back;
 use rdma::{CoreIndex, Now};
 use rdma_verbs::{Verbs, VerbsConfig, VerbsDevice};
 use region::Region;
@@ -51,7 +55,11 @@ fn main() -> ExitCode {
     let only = std::env::args().nth(2);
     let start = Instant::now();
     let mut failed = 0;
-    for (name, check) in contract::checks::<VerbsProvider>() {
+    let mut checks = contract::checks::<VerbsProvider>();
+    if only.as_deref() == Some("removal") {
+        checks = vec![("removal", a_removed_device_comes_back)];
+    }
+    for (name, check) in checks {
         if only.as_ref().is_some_and(|o| !name.contains(o.as_str())) {
             continue;
         }

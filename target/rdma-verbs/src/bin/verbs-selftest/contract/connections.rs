@@ -125,6 +125,33 @@ pub(super) fn a_hundred_connections_leak_nothing<P: Provider>(b: &mut Bench<P>) 
     b.host.manager.destroy(conn, endpoint);
 }
 
+/// The caller's script takes the device away after "READY" and brings it back after "GONE".
+pub(crate) fn a_removed_device_comes_back<P: Provider>(b: &mut Bench<P>) {
+    b.listen();
+    let (target, host) = b.connected(true, 4);
+    println!("READY");
+    b.until("the listener to be down", |b| {
+        take(&mut b.target.events, |e| matches!(e, CmEvent::ListenerDown { .. }).then_some(()))
+    });
+    b.ended(true, &target);
+    b.ended(false, &host);
+    b.target.device.fail(target.qp());
+    b.host.device.fail(host.qp());
+    // The last connection of a removed device gives the shared receives back too.
+    b.next_wcs(true, 4);
+    b.next_wcs(false, 4);
+    b.target.free(&target);
+    b.host.free(&host);
+    b.target.device.arm();
+    b.host.device.arm();
+    println!("GONE");
+    b.until("the listener to be up", |b| {
+        take(&mut b.target.events, |e| matches!(e, CmEvent::ListenerUp { .. }).then_some(()))
+    });
+    let (target, host) = b.connected(true, 4);
+    b.tear_down(&target, &host, (0, 4));
+}
+
 fn open_files() -> usize {
     std::fs::read_dir("/proc/self/fd").expect("/proc is mounted").count()
 }

@@ -3,7 +3,7 @@
 //! Each check gets two fresh ends ([`bench::Bench`]) and panics when the provider breaks a rule.
 
 pub(crate) mod bench;
-mod connections;
+pub(crate) mod connections;
 mod data;
 mod failures;
 
