@@ -150,9 +150,10 @@ impl Queue {
         self.entry(slot).command.as_bytes()
     }
 
-    /// The receive that a slot still holds.
-    pub fn recv(&self, slot: Slot) -> Option<RecvToken> {
-        self.entry(slot).recv
+    /// The receive that brought a slot's command: what [`Place::Capsule`] is in. It may have been
+    /// given back by an action that comes after the one that names the place.
+    pub fn recv(&self, slot: Slot) -> RecvToken {
+        self.entry(slot).brought_by
     }
 
     /// The outcome's data of a slot for which [`Action::Fill`] was asked.

@@ -77,6 +77,9 @@ pub(super) struct Entry {
     pub(super) received: u32,
     /// The receive, as long as it is held.
     pub(super) recv: Option<RecvToken>,
+    /// The receive that brought the command, held or not: actions already asked for may still
+    /// name places in it, and come before the one that gives it back.
+    pub(super) brought_by: RecvToken,
     /// Where the data is.
     pub(super) data: DataAt,
     /// Bytes of data, by the command or by its SGL.
@@ -99,6 +102,7 @@ impl Entry {
             owns_cid: false,
             received: 0,
             recv: None,
+            brought_by: RecvToken(u32::MAX),
             data: DataAt::Nowhere,
             len: 0,
             segments: [RemoteSegment::default(); MAX_SEGMENTS],
@@ -114,6 +118,7 @@ impl Entry {
         self.command = command;
         self.received = received;
         self.recv = Some(recv);
+        self.brought_by = recv;
         self.data = DataAt::Nowhere;
         self.len = 0;
         self.segment_count = 0;

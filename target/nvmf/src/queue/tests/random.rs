@@ -102,6 +102,11 @@ impl Reactor {
         self.random >> 33
     }
 
+    /// Whether the receive that brought the slot's command was not given back yet.
+    fn holds(&self, slot: Slot) -> bool {
+        self.recvs.contains(&self.queue.recv(slot).0)
+    }
+
     /// Carries out what the queue asks for, answering at once what a core answers at once.
     fn carry_out(&mut self, mut actions: Vec<Action>) {
         let mut at = 0;
@@ -116,14 +121,14 @@ impl Reactor {
                     self.owed.push(Owed::Buffer(slot));
                 }
                 Action::Withdraw(slot) => self.owed.retain(|owed| *owed != Owed::Buffer(slot)),
-                Action::Lift { slot, .. } => assert!(self.queue.recv(slot).is_some()),
+                Action::Lift { slot, .. } => assert!(self.holds(slot)),
                 Action::Pull(slot) => {
                     assert!(self.queue.data_len(slot) > 0);
                     self.owed.push(Owed::Pull(slot));
                 }
                 Action::Peek { slot, place, len } => {
                     if let Place::Capsule(_) = place {
-                        assert!(self.queue.recv(slot).is_some());
+                        assert!(self.holds(slot));
                     }
                     let bytes: Vec<u8> = match self.chance() % 3 {
                         0 => vec![0; len as usize],
@@ -137,7 +142,7 @@ impl Reactor {
                 Action::Io { slot, io } => {
                     assert!(!self.closed);
                     if let Place::Capsule(at) = io.place {
-                        assert!(self.queue.recv(slot).is_some() && at % 4096 == 0);
+                        assert!(self.holds(slot) && at % 4096 == 0);
                     }
                     self.owed.push(Owed::Io(slot));
                 }
@@ -145,12 +150,17 @@ impl Reactor {
                     let difference = (self.chance() % 2 == 0).then_some(1);
                     self.queue.on_compared(slot, difference, &mut next);
                 }
-                Action::Execute { slot, .. } => self.owed.push(Owed::Execute(slot)),
+                Action::Execute { slot, data } => {
+                    if let Some((Place::Capsule(_), _)) = data {
+                        assert!(self.holds(slot));
+                    }
+                    self.owed.push(Owed::Execute(slot));
+                }
                 Action::Fill(slot) => assert!(!self.queue.take_fill(slot).is_empty()),
                 Action::Respond { slot, push, .. } => {
                     assert!(!self.closed);
                     assert!(push <= self.queue.data_len(slot));
-                    assert_eq!(self.queue.recv(slot), None);
+                    assert!(!self.holds(slot));
                     self.responded += 1;
                     self.owed.push(Owed::Send(slot));
                 }
