@@ -133,7 +133,7 @@ pub struct Binding {
 }
 
 /// Names an Abort that a core was asked to carry out.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct AbortToken(pub u64);
 
 /// What the target asks of the control thread.

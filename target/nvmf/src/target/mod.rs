@@ -6,3 +6,174 @@
 //! in order. Every command fed to [`Target::on_command`] is answered by exactly one
 //! [`TargetAction::Complete`], at once or later (Asynchronous Event Request, Abort), unless its
 //! queue closes first.
+//!
+//! What it never does: I/O, reading a clock, logging. Reasons for the log come with
+//! [`TargetAction::Close`], and [`Target::controllers`] and its like tell the rest.
+//!
+//! # Inside
+//! Everything is kept in ordered maps, so that the same events give the same actions. Handlers of
+//! commands return what to answer or a [`fail::Fail`]; [`Target::on_command`] alone completes.
+
+mod abort;
+mod admission;
+mod aer;
+mod api;
+mod config;
+mod connect;
+mod controller;
+mod discovery;
+mod execute;
+mod fail;
+mod features;
+mod identify;
+mod keep_alive;
+mod logs;
+mod property;
+mod status;
+mod subsystem;
+#[cfg(test)]
+mod tests;
+
+pub use admission::{ADMIN_QUEUE_ENTRIES, RejectReason};
+pub use api::{
+    AbortToken, Admission, AllowedHosts, Binding, NamespaceConfig, PortConfig, QueueInfo,
+    SubsystemConfig, TargetAction, TargetConfig,
+};
+pub use config::ConfigError;
+pub use status::{ControllerStatus, NamespaceStatus, QueueStatus, SubsystemStatus};
+pub use subsystem::{DISCOVERY_SUBSYSTEM, MAX_NAMESPACES};
+
+use crate::{QueueKey, SubsystemRef};
+use abort::PendingAbort;
+use controller::{Controller, ControllerKey};
+use core::time::Duration;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use subsystem::Subsystem;
+
+/// The control side of an NVMe over Fabrics target.
+#[derive(Debug)]
+pub struct Target {
+    config: TargetConfig,
+    /// The discovery subsystem among them, as [`DISCOVERY_SUBSYSTEM`].
+    subsystems: BTreeMap<SubsystemRef, Subsystem>,
+    names: BTreeMap<Arc<str>, SubsystemRef>,
+    next_subsystem: u32,
+    ports: BTreeMap<u16, PortConfig>,
+    /// GENCTR of the discovery log.
+    discovery_generation: u64,
+    queues: BTreeMap<QueueKey, QueueState>,
+    controllers: BTreeMap<ControllerKey, Controller>,
+    /// When to look whether a controller's host is still there; at most one entry for each.
+    deadlines: BTreeSet<(Duration, ControllerKey)>,
+    aborts: BTreeMap<AbortToken, PendingAbort>,
+    next_abort: u64,
+    /// The time of the first event: power-on hours count from here.
+    started: Option<Duration>,
+}
+
+/// A queue whose connection is open.
+#[derive(Debug)]
+struct QueueState {
+    info: QueueInfo,
+    bound: Option<Bound>,
+    /// [`TargetAction::Close`] was asked for: nothing will come of it any more.
+    closing: bool,
+}
+
+/// What a queue has belonged to since its Connect.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Bound {
+    controller: ControllerKey,
+    qid: u16,
+    sq_entries: u16,
+}
+
+impl Target {
+    /// A target with nothing but its discovery subsystem.
+    ///
+    /// # Panics
+    /// When a limit is outside what [`TargetConfig`] says of it.
+    pub fn new(config: TargetConfig) -> Target {
+        let pages = config.max_transfer / 4096;
+        assert!(
+            config.max_transfer.is_multiple_of(4096) && pages.is_power_of_two(),
+            "max_transfer is 4096 times a power of two"
+        );
+        assert!(config.in_capsule.is_multiple_of(16), "in_capsule is a multiple of 16");
+        assert!((16..=4096).contains(&config.max_queue_entries), "a queue has 16 to 4096 entries");
+        assert!(config.max_io_queues > 0 && config.cores > 0);
+        let discovery = Subsystem::discovery();
+        let names = BTreeMap::from([(discovery.nqn.clone(), DISCOVERY_SUBSYSTEM)]);
+        Target {
+            config,
+            subsystems: BTreeMap::from([(DISCOVERY_SUBSYSTEM, discovery)]),
+            names,
+            next_subsystem: DISCOVERY_SUBSYSTEM.0 + 1,
+            ports: BTreeMap::new(),
+            discovery_generation: 0,
+            queues: BTreeMap::new(),
+            controllers: BTreeMap::new(),
+            deadlines: BTreeSet::new(),
+            aborts: BTreeMap::new(),
+            next_abort: 0,
+            started: None,
+        }
+    }
+
+    /// The connection of an admitted queue is being set up or stands; commands may follow.
+    ///
+    /// # Panics
+    /// When the key is in use.
+    pub fn on_queue_opened(&mut self, now: Duration, queue: QueueKey, info: QueueInfo) {
+        self.started.get_or_insert(now);
+        let state = QueueState { info, bound: None, closing: false };
+        assert!(self.queues.insert(queue, state).is_none(), "{queue:?} opened twice");
+    }
+
+    /// The queue's connection is gone, for whatever reason; commands of it that were held are
+    /// forgotten. With an admin queue its controller ends, and so do the I/O queues of that.
+    pub fn on_queue_closed(
+        &mut self,
+        _now: Duration,
+        queue: QueueKey,
+        out: &mut Vec<TargetAction>,
+    ) {
+        let Some(state) = self.queues.remove(&queue) else { return };
+        self.end_aborts_aimed_at(queue, out);
+        let Some(bound) = state.bound else { return };
+        if bound.qid == 0 {
+            self.end_controller(bound.controller, "the controller's admin queue is gone", out);
+        } else if let Some(controller) = self.controllers.get_mut(&bound.controller) {
+            controller.io_queues.remove(&bound.qid);
+        }
+    }
+
+    /// The earliest time at which [`Target::on_time`] has something to do; none when there is no
+    /// keep-alive timer.
+    pub fn timeout(&self) -> Option<Duration> {
+        self.deadlines.first().map(|&(at, _)| at)
+    }
+
+    /// Ends a controller: its queues are closed for `reason`.
+    fn end_controller(&mut self, key: ControllerKey, reason: &str, out: &mut Vec<TargetAction>) {
+        let Some(controller) = self.controllers.remove(&key) else { return };
+        if let Some(at) = controller.keep_alive.check_at {
+            self.deadlines.remove(&(at, key));
+        }
+        self.aborts.retain(|_, abort| abort.asked_on != controller.admin);
+        for queue in controller.io_queues.values().chain([&controller.admin]) {
+            self.close_queue(*queue, reason, out);
+        }
+    }
+
+    /// Asks for the end of a connection, once. From now on the queue belongs to nobody.
+    fn close_queue(&mut self, queue: QueueKey, reason: &str, out: &mut Vec<TargetAction>) {
+        let Some(state) = self.queues.get_mut(&queue) else { return };
+        state.bound = None;
+        if !std::mem::replace(&mut state.closing, true) {
+            self.end_aborts_aimed_at(queue, out);
+            out.push(TargetAction::Close { queue, reason: reason.to_owned() });
+        }
+    }
+}

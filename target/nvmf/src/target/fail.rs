@@ -1,0 +1,87 @@
+//! How a command fails: the status, and which of its fields is at fault.
+
+use crate::Outcome;
+use nvme_spec_types::fabrics::ConnectLocation;
+use nvme_spec_types::status::{Status, StatusCode};
+
+/// Bytes of the submission queue entry, for error locations.
+pub(super) mod at {
+    pub(crate) const OPCODE: u16 = 0;
+    pub(crate) const FCTYPE: u16 = 4;
+    pub(crate) const NSID: u16 = 4;
+    pub(crate) const SGL1: u16 = 24;
+    pub(crate) const CDW10: u16 = 40;
+    pub(crate) const CDW11: u16 = 44;
+    pub(crate) const CDW12: u16 = 48;
+    pub(crate) const CDW14: u16 = 56;
+}
+
+/// Not one field is at fault (NVMe Base 2.1, 5.1.12.1.2: Parameter Error Location).
+pub(super) const NOWHERE: u16 = 0xffff;
+
+/// A command that fails.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Fail {
+    /// With Do Not Retry where it belongs.
+    pub(super) status: Status,
+    /// Completion dword 0.
+    pub(super) dw0: u32,
+    /// Byte of the command that is at fault, bit in bits 10:8; or [`NOWHERE`].
+    pub(super) location: u16,
+}
+
+impl Fail {
+    /// Repeating the command will not help.
+    pub(super) const fn dnr(code: StatusCode) -> Fail {
+        Fail { status: code.with_dnr(), dw0: 0, location: NOWHERE }
+    }
+
+    /// Repeating the command may help.
+    pub(super) const fn retry(code: StatusCode) -> Fail {
+        Fail { status: code.retryable(), dw0: 0, location: NOWHERE }
+    }
+
+    /// Invalid Field in Command: the one at this byte.
+    pub(super) const fn field(location: u16) -> Fail {
+        Fail::dnr(StatusCode::INVALID_FIELD).at(location)
+    }
+
+    /// The field that is at fault.
+    pub(super) const fn at(mut self, location: u16) -> Fail {
+        self.location = location;
+        self
+    }
+
+    /// Connect Invalid Parameters: this one.
+    pub(super) const fn connect(location: ConnectLocation) -> Fail {
+        Fail {
+            status: StatusCode::CONNECT_INVALID_PARAMETERS.with_dnr(),
+            dw0: location.to_dw0(),
+            location: if location.in_data { NOWHERE } else { location.offset },
+        }
+    }
+
+    pub(super) fn outcome(&self) -> Outcome {
+        Outcome { status: self.status, result: u64::from(self.dw0), data: Vec::new() }
+    }
+}
+
+/// What to do about a command that did not fail.
+#[derive(Debug)]
+pub(super) enum Reply {
+    /// Complete it.
+    Done(Outcome),
+    /// Complete it, then close its queue for this reason.
+    Last(Outcome, &'static str),
+    /// It is held and will be completed later.
+    Later,
+}
+
+impl From<Outcome> for Reply {
+    fn from(outcome: Outcome) -> Reply {
+        Reply::Done(outcome)
+    }
+}
+
+/// What handlers of commands return.
+pub(super) type Answer = Result<Reply, Fail>;

@@ -1,0 +1,137 @@
+use super::super::tests::*;
+use super::*;
+use crate::Outcome;
+use nvme_spec_types::feature::{GetFeatures, SetFeatures};
+use nvme_spec_types::{AdminOpcode, SglDescriptor};
+use nvme_spec_types::{FeatureId, FeatureSelect};
+
+/// Asks the target at `at`: which queues does it close?
+fn closed_at(bench: &mut Bench, at: u64) -> Vec<crate::QueueKey> {
+    bench.target.on_time(ms(at), &mut bench.out);
+    bench.closed().into_iter().map(|(queue, _)| queue).collect()
+}
+
+fn set_kato(bench: &mut Bench, queue: crate::QueueKey, kato: u32) {
+    let set = SetFeatures {
+        nsid: 0,
+        fid: FeatureId::KEEP_ALIVE_TIMER,
+        save: false,
+        cdw11: kato,
+        cdw12: 0,
+        uuid_index: 0,
+    };
+    let outcome = bench.run(queue, &set.to_command(1, SglDescriptor::NO_DATA), &[]);
+    assert_eq!(outcome, Outcome::ok());
+}
+
+fn kato(bench: &mut Bench, queue: crate::QueueKey) -> u64 {
+    let get = GetFeatures {
+        nsid: 0,
+        fid: FeatureId::KEEP_ALIVE_TIMER,
+        sel: FeatureSelect::CURRENT,
+        cdw11: 0,
+        uuid_index: 0,
+    };
+    bench.run(queue, &get.to_command(1, SglDescriptor::NO_DATA), &[]).result
+}
+
+#[test]
+fn a_silent_host_loses_all_its_queues_when_the_timeout_is_over() {
+    let mut bench = Bench::new(); // connects at 1000 ms
+    let (admin, cntlid) = bench.admin_to(SUBNQN, 5000);
+    bench.set_cc(admin, ENABLE);
+    let io = bench.io_queue(cntlid, 1).unwrap();
+    assert_eq!(bench.target.timeout(), Some(ms(6000)));
+    assert_eq!(closed_at(&mut bench, 5999), []);
+    bench.target.on_time(ms(6000), &mut bench.out);
+    let reason = "keep alive: nothing heard from the host for 5000 ms".to_owned();
+    assert_eq!(bench.closed(), [(io, reason.clone()), (admin, reason)]);
+    assert_eq!(bench.target.timeout(), None);
+}
+
+#[test]
+fn a_keep_alive_command_restarts_the_timer() {
+    let mut bench = Bench::new();
+    let (admin, _) = bench.admin_to(SUBNQN, 5000);
+    bench.now = ms(4000);
+    let outcome = bench.run(admin, &admin_command(AdminOpcode::KEEP_ALIVE, 1), &[]);
+    assert_eq!(outcome, Outcome::ok());
+    assert_eq!(closed_at(&mut bench, 8999), []);
+    assert_eq!(closed_at(&mut bench, 9000), [admin]);
+}
+
+#[test]
+fn traffic_on_any_queue_restarts_the_timer() {
+    let mut bench = Bench::new();
+    let (admin, cntlid) = bench.admin_to(SUBNQN, 5000);
+    bench.set_cc(admin, ENABLE);
+    let io = bench.io_queue(cntlid, 1).unwrap();
+    bench.activity[&io].mark(ms(5500));
+    assert_eq!(closed_at(&mut bench, 6000), []);
+    assert_eq!(bench.target.timeout(), Some(ms(10_500)));
+    bench.activity[&admin].mark(ms(7000));
+    assert_eq!(closed_at(&mut bench, 10_500), []);
+    assert_eq!(closed_at(&mut bench, 12_000), [io, admin]);
+}
+
+#[test]
+fn without_a_timeout_there_is_no_timer() {
+    let mut bench = Bench::new();
+    bench.ready();
+    bench.ready_discovery(0);
+    assert_eq!(bench.target.timeout(), None);
+    assert_eq!(closed_at(&mut bench, u64::MAX / 1_000_000), []);
+}
+
+#[test]
+fn discovery_controllers_have_timers_too() {
+    let mut bench = Bench::new();
+    let (admin, _) = bench.ready_discovery(100);
+    assert_eq!(closed_at(&mut bench, 1100), [admin]);
+}
+
+#[test]
+fn timeouts_are_rounded_up_to_100_ms() {
+    for (asked, kept) in [(0, 0), (1, 100), (100, 100), (101, 200), (15_000, 15_000)] {
+        assert_eq!(rounded(asked), kept);
+    }
+    assert_eq!(rounded(u32::MAX), u32::MAX);
+    let mut bench = Bench::new();
+    let (admin, _) = bench.admin_to(SUBNQN, 4901);
+    bench.set_cc(admin, ENABLE);
+    assert_eq!(kato(&mut bench, admin), 5000);
+}
+
+#[test]
+fn the_timeout_can_be_changed_and_turned_off() {
+    let mut bench = Bench::new();
+    let (admin, _) = bench.admin_to(SUBNQN, 5000);
+    bench.set_cc(admin, ENABLE);
+    bench.now = ms(2000);
+    set_kato(&mut bench, admin, 1000);
+    assert_eq!(bench.target.timeout(), Some(ms(3000)));
+    assert_eq!(kato(&mut bench, admin), 1000);
+    set_kato(&mut bench, admin, 0);
+    assert_eq!(bench.target.timeout(), None);
+    set_kato(&mut bench, admin, 300);
+    assert_eq!(closed_at(&mut bench, 2300), [admin]);
+}
+
+#[test]
+fn each_controller_has_its_own_timer() {
+    let mut bench = Bench::new();
+    let (slow, _) = bench.admin_to(SUBNQN, 9000);
+    let (fast, _) = bench.admin_to(SUBNQN, 2000);
+    assert_eq!(closed_at(&mut bench, 3000), [fast]);
+    assert_eq!(bench.target.timeout(), Some(ms(10_000)));
+    bench.target.on_queue_closed(ms(3000), slow, &mut bench.out);
+    assert_eq!(bench.target.timeout(), None);
+}
+
+#[test]
+fn a_keep_alive_works_before_the_controller_is_enabled() {
+    let mut bench = Bench::new();
+    let (admin, _) = bench.admin_to(SUBNQN, 5000);
+    let outcome = bench.run(admin, &admin_command(AdminOpcode::KEEP_ALIVE, 1), &[]);
+    assert_eq!(outcome, Outcome::ok());
+}

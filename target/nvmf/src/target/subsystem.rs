@@ -1,0 +1,130 @@
+//! A subsystem: its name, who may use it, its namespaces.
+
+use super::{AllowedHosts, NamespaceConfig, SubsystemConfig, TargetConfig};
+use crate::SubsystemRef;
+use crate::view::{IoCounters, IoTotals, NamespaceView, SubsystemView};
+use nvme_spec_types::fabrics::CNTLID_MAX;
+use nvme_spec_types::nqn::DISCOVERY_NQN;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// The discovery subsystem, which is always there.
+pub const DISCOVERY_SUBSYSTEM: SubsystemRef = SubsystemRef(0);
+
+/// Most namespaces of a subsystem (MNAN).
+pub const MAX_NAMESPACES: usize = 1024;
+
+#[derive(Debug)]
+pub(super) struct Subsystem {
+    pub(super) nqn: Arc<str>,
+    pub(super) serial: String,
+    pub(super) model: String,
+    pub(super) hosts: AllowedHosts,
+    /// By nsid; at most [`MAX_NAMESPACES`].
+    pub(super) namespaces: BTreeMap<u32, Namespace>,
+    /// What its I/O queues were last told.
+    pub(super) view: Arc<SubsystemView>,
+    /// The controller id that was given last.
+    last_cntlid: u16,
+}
+
+#[derive(Debug)]
+pub(super) struct Namespace {
+    pub(super) config: NamespaceConfig,
+    pub(super) view: Arc<NamespaceView>,
+}
+
+impl Subsystem {
+    pub(super) fn new(id: SubsystemRef, config: SubsystemConfig, max_transfer: u32) -> Subsystem {
+        let view =
+            SubsystemView { subsystem: id, generation: 1, max_transfer, namespaces: Vec::new() };
+        Subsystem {
+            nqn: config.nqn.into(),
+            serial: config.serial,
+            model: config.model,
+            hosts: config.hosts,
+            namespaces: BTreeMap::new(),
+            view: Arc::new(view),
+            last_cntlid: 0,
+        }
+    }
+
+    /// The one that tells about the others.
+    pub(super) fn discovery() -> Subsystem {
+        let config = SubsystemConfig {
+            nqn: DISCOVERY_NQN.to_owned(),
+            serial: "discovery".to_owned(),
+            model: "nvmfd".to_owned(),
+            hosts: AllowedHosts::Any,
+        };
+        Subsystem::new(DISCOVERY_SUBSYSTEM, config, 0)
+    }
+
+    pub(super) fn allows(&self, hostnqn: &str) -> bool {
+        self.hosts.contains(hostnqn)
+    }
+
+    /// A controller id that is not in use: the next after the last one given, so that an id comes
+    /// back as late as possible.
+    pub(super) fn allocate_cntlid(&mut self, in_use: impl Fn(u16) -> bool) -> Option<u16> {
+        let after = (self.last_cntlid + 1..=CNTLID_MAX).chain(1..=self.last_cntlid);
+        let cntlid = after.into_iter().find(|&id| !in_use(id))?;
+        self.last_cntlid = cntlid;
+        Some(cntlid)
+    }
+
+    /// Makes the view anew after a change.
+    pub(super) fn renew_view(&mut self) -> Arc<SubsystemView> {
+        self.view = Arc::new(SubsystemView {
+            subsystem: self.view.subsystem,
+            generation: self.view.generation + 1,
+            max_transfer: self.view.max_transfer,
+            namespaces: self.namespaces.values().map(|ns| ns.view.clone()).collect(),
+        });
+        self.view.clone()
+    }
+}
+
+impl AllowedHosts {
+    /// Whether the host of that name is among them.
+    pub fn contains(&self, hostnqn: &str) -> bool {
+        match self {
+            AllowedHosts::Any => true,
+            AllowedHosts::Only(names) => names.iter().any(|name| name == hostnqn),
+        }
+    }
+}
+
+impl Namespace {
+    pub(super) fn new(config: NamespaceConfig, target: &TargetConfig) -> Namespace {
+        let counters = IoCounters::for_cores(target.cores);
+        let view = Arc::new(view_of(&config, counters));
+        Namespace { config, view }
+    }
+
+    /// The same namespace, changed: what was counted stays.
+    pub(super) fn changed(&self, config: NamespaceConfig) -> Namespace {
+        let view = Arc::new(view_of(&config, self.view.counters.clone()));
+        Namespace { config, view }
+    }
+
+    /// What was counted on it, over all cores.
+    pub(super) fn totals(&self) -> IoTotals {
+        let mut totals = IoTotals::default();
+        for core in self.view.counters.iter() {
+            totals += core.totals();
+        }
+        totals
+    }
+}
+
+fn view_of(config: &NamespaceConfig, counters: Arc<[IoCounters]>) -> NamespaceView {
+    NamespaceView {
+        nsid: config.nsid,
+        backing: config.backing,
+        lba_shift: config.lba_shift,
+        block_count: config.block_count,
+        read_only: config.read_only,
+        counters,
+    }
+}
