@@ -61,10 +61,10 @@ impl Nqn {
         if name.len() > NQN_MAX_LEN {
             return Err(NqnError::TooLong);
         }
-        if let Err(e) = core::str::from_utf8(name) {
-            return Err(NqnError::BadCharacter { at: e.valid_up_to() });
-        }
-        if let Some(at) = name.iter().position(u8::is_ascii_control) {
+        let text = core::str::from_utf8(name)
+            .map_err(|e| NqnError::BadCharacter { at: e.valid_up_to() })?;
+        // Names go to logs and terminals: C1 controls are kept out as well.
+        if let Some((at, _)) = text.char_indices().find(|(_, c)| c.is_control()) {
             return Err(NqnError::BadCharacter { at });
         }
         let mut bytes = [0; NQN_MAX_LEN];
@@ -221,6 +221,7 @@ mod tests {
     fn empty_names_and_control_characters_are_refused() {
         assert_eq!(Nqn::new(""), Err(NqnError::Empty));
         assert_eq!(Nqn::new("nqn.\n"), Err(NqnError::BadCharacter { at: 4 }));
+        assert_eq!(Nqn::new("é\u{9b}"), Err(NqnError::BadCharacter { at: 2 }));
         assert_eq!(Nqn::from_bytes(b"ab\xff"), Err(NqnError::BadCharacter { at: 2 }));
     }
 

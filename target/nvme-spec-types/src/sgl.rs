@@ -101,9 +101,9 @@ impl SglDescriptor {
         let mut out = [0; SGL_DESCRIPTOR_SIZE];
         let (kind, first, len) = match *self {
             Self::Keyed { addr, len, key, invalidate } => {
-                // The key's first byte overlaps the length's unused fourth.
+                // The key is written over the length's fourth byte.
                 put(&mut out, 0, addr);
-                put(&mut out, 8, len & KEYED_LEN_MAX);
+                put(&mut out, 8, len);
                 put(&mut out, 11, key);
                 out[KIND] = if invalidate { KEYED_INVALIDATE } else { KEYED_ADDRESS };
                 return out;

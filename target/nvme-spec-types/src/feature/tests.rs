@@ -47,6 +47,8 @@ fn saving_is_the_top_bit() {
     cmd.set_cdw10(0x8000_0006);
     let set = SetFeatures::from_command(&cmd);
     assert_eq!((set.fid, set.save), (FeatureId::VOLATILE_WRITE_CACHE, true));
+    cmd.set_cdw10(0x7fff_ff06);
+    assert!(!SetFeatures::from_command(&cmd).save);
 }
 
 #[test]

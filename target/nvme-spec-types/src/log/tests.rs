@@ -46,6 +46,9 @@ fn every_field_of_get_log_page_has_its_place() {
     assert_eq!((cmd.cdw10(), cmd.cdw11()), (0xccdd_ff70, 0x1122_aabb));
     assert_eq!((cmd.cdw12(), cmd.cdw13(), cmd.cdw14()), (0x400, 1, 0x0280_0005));
     assert_eq!(GetLogPage::from_command(&cmd), get);
+    let retained = GetLogPage { rae: false, ..get };
+    let cmd = retained.to_command(3, SglDescriptor::NO_DATA);
+    assert_eq!(GetLogPage::from_command(&cmd), retained);
 }
 
 #[test]
