@@ -1,0 +1,162 @@
+//! Packets on their way out: one block of memory, filled once a turn, sent by the edge.
+//!
+//! Packets of the same length that follow each other to the same peer form a *run*, which the edge
+//! hands to the kernel as one segmented send. The kernel numbers the IPv4 identifications of a
+//! run's segments 0, 1, 2, …, and the ICRC covers them: so a packet is sealed with its place in
+//! its run.
+
+use crate::path::Path;
+use crate::psn::Psn;
+use crate::wire::headers::{BTH_LEN, Bth, DEFAULT_PKEY, ICRC_LEN, OPCODE_CNP, Opcode};
+use crate::wire::icrc::Prefix;
+use crate::wire::packet::{packet_len, pad_len};
+
+/// Most segments in a run: what every kernel since 5.4 takes in one segmented send.
+const MAX_SEGMENTS: usize = 64;
+/// Most bytes in a run: a UDP datagram before segmentation is bounded by IP's length field.
+const MAX_RUN_BYTES: usize = 65_000;
+
+/// Reserved bytes of a congestion notification.
+const NOTIFICATION_LEN: usize = 16;
+
+/// Packets of one length for one peer, one behind the other.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Run {
+    pub(crate) start: usize,
+    pub(crate) end: usize,
+    /// Bytes of each packet but perhaps a shorter last one.
+    pub(crate) segment: usize,
+    pub(crate) count: usize,
+    pub(crate) prefix: Prefix,
+    pub(crate) traffic_class: u8,
+}
+
+/// Packets to send.
+#[derive(Debug)]
+pub(crate) struct Batch {
+    bytes: Vec<u8>,
+    runs: Vec<Run>,
+    /// Whether runs of more than one packet may be made.
+    segmented: bool,
+    capacity: usize,
+}
+
+/// Headers and length of a packet to add.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Header<'a> {
+    pub(crate) opcode: Opcode,
+    pub(crate) psn: Psn,
+    pub(crate) ack_req: bool,
+    pub(crate) solicited: bool,
+    /// Extension headers, already encoded.
+    pub(crate) extension: &'a [u8],
+}
+
+impl Batch {
+    /// An empty batch of about `capacity` bytes.
+    pub(crate) fn new(capacity: usize, segmented: bool) -> Batch {
+        Batch { bytes: Vec::with_capacity(capacity), runs: Vec::new(), segmented, capacity }
+    }
+
+    /// Whether another packet of the largest size fits.
+    pub(crate) fn has_room(&self) -> bool {
+        self.bytes.len() + 4200 <= self.capacity
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.runs.is_empty()
+    }
+
+    pub(crate) fn runs(&self) -> &[Run] {
+        &self.runs
+    }
+
+    /// The bytes of a run.
+    pub(crate) fn bytes(&self, run: &Run) -> &[u8] {
+        &self.bytes[run.start..run.end]
+    }
+
+    pub(crate) fn clear(&mut self) {
+        self.bytes.clear();
+        self.runs.clear();
+    }
+
+    /// Adds a packet with `payload` bytes, which `fill` writes.
+    pub(crate) fn push(
+        &mut self,
+        path: &Path,
+        header: Header<'_>,
+        payload: usize,
+        fill: impl FnOnce(&mut [u8]),
+    ) {
+        debug_assert_eq!(header.extension.len(), header.opcode.extension_len());
+        let len = packet_len(header.opcode, payload);
+        let start = self.bytes.len();
+        self.bytes.resize(start + len, 0);
+        let ident = self.extend_run(path, start, len);
+        let pad = pad_len(payload);
+        let bth = Bth {
+            opcode: header.opcode.to_byte(),
+            solicited: header.solicited,
+            pad: pad as u8,
+            pkey: DEFAULT_PKEY,
+            becn: false,
+            dest_qpn: path.dest_qpn,
+            ack_req: header.ack_req,
+            psn: header.psn,
+        };
+        let packet = &mut self.bytes[start..];
+        packet[..BTH_LEN].copy_from_slice(&bth.to_bytes());
+        let body = BTH_LEN + header.extension.len();
+        packet[BTH_LEN..body].copy_from_slice(header.extension);
+        fill(&mut packet[body..body + payload]);
+        path.prefix.seal(ident, packet);
+    }
+
+    /// Adds a congestion notification (annex A17.9.3): sixteen reserved bytes behind the BTH.
+    pub(crate) fn push_notification(&mut self, path: &Path) {
+        let len = BTH_LEN + NOTIFICATION_LEN + ICRC_LEN;
+        let start = self.bytes.len();
+        self.bytes.resize(start + len, 0);
+        let ident = self.extend_run(path, start, len);
+        let bth = Bth {
+            opcode: OPCODE_CNP,
+            solicited: false,
+            pad: 0,
+            pkey: DEFAULT_PKEY,
+            becn: true,
+            dest_qpn: path.dest_qpn,
+            ack_req: false,
+            psn: Psn::new(0),
+        };
+        let packet = &mut self.bytes[start..];
+        packet[..BTH_LEN].copy_from_slice(&bth.to_bytes());
+        path.prefix.seal(ident, packet);
+    }
+
+    /// Puts the packet at `start` into the last run or a new one, and returns its identification.
+    fn extend_run(&mut self, path: &Path, start: usize, len: usize) -> u16 {
+        if self.segmented
+            && let Some(run) = self.runs.last_mut()
+            && run.prefix == path.prefix
+            && run.traffic_class == path.traffic_class
+            && run.count < MAX_SEGMENTS
+            && run.end - run.start + len <= MAX_RUN_BYTES
+            && len <= run.segment
+            && (run.end - run.start) == run.segment * run.count
+        {
+            run.end = start + len;
+            run.count += 1;
+            return (run.count - 1) as u16;
+        }
+        self.runs.push(Run {
+            start,
+            end: start + len,
+            segment: len,
+            count: 1,
+            prefix: path.prefix,
+            traffic_class: path.traffic_class,
+        });
+        0
+    }
+}

@@ -1,0 +1,148 @@
+//! A core's device: its engine and its sockets.
+
+use crate::batch::Batch;
+use crate::check::Check;
+use crate::endpoint::Endpoint;
+use crate::engine::{Counters, Engine};
+use crate::socket::{Buffers, Socket};
+use rdma::{
+    Access, Attached, Device, HostDevice, Now, PollSource, QpId, RecvQueueId, RecvWr, RemoteAddr,
+    SendWr, Wc,
+};
+use region::{Region, Span};
+use std::sync::Arc;
+
+/// Bytes of packets handed to the kernel in one go.
+const BATCH_LEN: usize = 512 << 10;
+/// Such batches that one flush sends at most: the rest waits for the next turn.
+const MAX_BATCHES: usize = 4;
+/// Receive calls that one poll makes at most for each socket, so that a flood cannot hold up the
+/// rest of the core.
+const MAX_RECEIVES: usize = 4;
+
+/// The data half of the provider, for one core.
+#[derive(Debug)]
+pub struct SoftDevice {
+    engine: Engine,
+    /// One for each local address that a queue pair of this core was set up at.
+    sockets: Vec<Arc<Socket>>,
+    batch: Batch,
+    buffers: Buffers,
+    check: Check,
+    /// Runs of packets that the kernel did not take.
+    unsent: u64,
+}
+
+impl SoftDevice {
+    pub(crate) fn new(region: Arc<Region>, shared_depth: u32, seed: [u8; 32]) -> SoftDevice {
+        SoftDevice {
+            engine: Engine::new(region, shared_depth, seed),
+            sockets: Vec::new(),
+            batch: Batch::new(BATCH_LEN, true),
+            buffers: Buffers::new(),
+            check: Check::default(),
+            unsent: 0,
+        }
+    }
+
+    /// What this device counted.
+    pub fn counters(&self) -> Counters {
+        Counters { damaged: self.check.damaged, unsent: self.unsent, ..self.engine.counters }
+    }
+
+    fn receive(&mut self, now: Now) {
+        for socket in &self.sockets {
+            for _ in 0..MAX_RECEIVES {
+                let local = socket.local();
+                let (engine, check) = (&mut self.engine, &mut self.check);
+                let count = socket.receive(&mut self.buffers, |from, index, marked, datagram| {
+                    if check.is_right(from, local, index, datagram) {
+                        engine.on_datagram(now, from.ip(), marked, datagram);
+                    }
+                });
+                if count < crate::socket::RECV_BATCH {
+                    break;
+                }
+            }
+        }
+    }
+}
+
+impl Device for SoftDevice {
+    type Endpoint = Endpoint;
+
+    fn attach(&mut self, endpoint: Endpoint) -> Attached {
+        if let Some(socket) = &endpoint.socket
+            && !self.sockets.iter().any(|known| Arc::ptr_eq(known, socket))
+        {
+            if !socket.segments() {
+                self.batch = Batch::new(BATCH_LEN, false);
+            }
+            self.sockets.push(socket.clone());
+        }
+        self.engine.attach(endpoint)
+    }
+
+    fn detach(&mut self, qp: QpId) -> Endpoint {
+        self.engine.detach(qp)
+    }
+
+    fn fail(&mut self, qp: QpId) {
+        self.engine.fail(qp);
+    }
+
+    fn post_recv(&mut self, queue: RecvQueueId, wr: RecvWr) {
+        self.engine.post_recv(queue, wr);
+    }
+
+    fn post_send(&mut self, qp: QpId, wr: SendWr) {
+        self.engine.post_send(qp, wr);
+    }
+
+    fn flush(&mut self, now: Now) {
+        for _ in 0..MAX_BATCHES {
+            if !self.engine.wants_to_transmit() {
+                break;
+            }
+            self.batch.clear();
+            self.engine.transmit(now, &mut self.batch);
+            if self.batch.is_empty() {
+                break;
+            }
+            for socket in &self.sockets {
+                self.unsent += socket.send(&self.batch);
+            }
+        }
+    }
+
+    fn poll_cq(&mut self, now: Now, max: usize, out: &mut Vec<Wc>) -> usize {
+        self.receive(now);
+        self.engine.on_time(now);
+        self.engine.poll(max, out)
+    }
+
+    fn arm(&mut self) {
+        // A socket with a datagram in it is readable: there is nothing to ask for.
+    }
+
+    fn wait_sources<'a>(&'a self, out: &mut Vec<PollSource<'a>>) {
+        out.extend(self.sockets.iter().map(|socket| socket.fd()));
+    }
+
+    fn timeout(&self) -> Option<Now> {
+        if self.engine.has_completions() || self.engine.wants_to_transmit() {
+            return Some(Now::ZERO);
+        }
+        self.engine.timeout()
+    }
+}
+
+impl HostDevice for SoftDevice {
+    fn expose(&mut self, qp: QpId, span: Span, access: Access) -> Option<RemoteAddr> {
+        self.engine.expose(qp, span, access)
+    }
+
+    fn unexpose(&mut self, qp: QpId, rkey: u32) {
+        self.engine.unexpose(qp, rkey);
+    }
+}

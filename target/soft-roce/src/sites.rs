@@ -1,0 +1,122 @@
+//! Local addresses: which there are, and the sockets at each.
+
+use crate::config::Config;
+use crate::socket::{Socket, bind_group};
+use std::collections::BTreeMap;
+use std::io;
+use std::net::{IpAddr, SocketAddr, UdpSocket};
+use std::sync::Arc;
+
+/// The sockets of one local address.
+#[derive(Debug)]
+pub(crate) struct Site {
+    /// The connection manager's.
+    pub(crate) control: Socket,
+    /// One for each core.
+    pub(crate) cores: Vec<Arc<Socket>>,
+    /// Largest path MTU that the address' interface carries, as its code.
+    pub(crate) mtu_code: u8,
+}
+
+/// All sites, by address.
+#[derive(Debug)]
+pub(crate) struct Sites {
+    config: Config,
+    open: BTreeMap<IpAddr, Site>,
+}
+
+/// Bytes of headers around a payload: IPv6, UDP, BTH, RETH, ICRC, with some reserve.
+const HEADERS: u32 = 96;
+
+impl Sites {
+    pub(crate) fn new(config: Config) -> Sites {
+        Sites { config, open: BTreeMap::new() }
+    }
+
+    pub(crate) fn get(&self, local: IpAddr) -> Option<&Site> {
+        self.open.get(&local)
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (&IpAddr, &Site)> {
+        self.open.iter()
+    }
+
+    /// Opens the sockets of an address unless they are open.
+    pub(crate) fn ensure(&mut self, local: IpAddr) -> io::Result<()> {
+        if self.open.contains_key(&local) {
+            return Ok(());
+        }
+        let Config { cores, traffic_class, socket_buffer, .. } = self.config;
+        // The ECT(0) mark lets routers tell us of congestion instead of dropping.
+        let mut group = bind_group(local, cores, traffic_class & 0xfc | 2, socket_buffer)?;
+        let granted = group[0].granted();
+        if granted < socket_buffer / 4 {
+            tracing::warn!(
+                address = %local, granted, wanted = socket_buffer,
+                "the kernel caps socket buffers: packets may be lost under load; raise it with \
+                 sysctl -w net.core.rmem_max={socket_buffer} net.core.wmem_max={socket_buffer}"
+            );
+        }
+        let control = group.remove(0);
+        let cores = group.into_iter().map(Arc::new).collect();
+        let mtu = interface_mtu(local).unwrap_or(1500);
+        let mtu_code = crate::wire::cm::mtu_code(mtu.saturating_sub(HEADERS));
+        self.open.insert(local, Site { control, cores, mtu_code });
+        Ok(())
+    }
+
+    /// Closes the sites that `keep` does not name.
+    pub(crate) fn retain(&mut self, keep: impl Fn(IpAddr) -> bool) {
+        self.open.retain(|local, _| keep(*local));
+    }
+}
+
+/// The addresses of this machine's interfaces, of the family of `like` (with its scope left out).
+pub(crate) fn local_addresses(like: SocketAddr) -> Vec<IpAddr> {
+    let Ok(all) = nix::ifaddrs::getifaddrs() else { return Vec::new() };
+    let mut found: Vec<IpAddr> = all
+        .filter_map(|entry| {
+            let address = entry.address?;
+            if like.is_ipv4() {
+                address.as_sockaddr_in().map(|v4| IpAddr::V4(v4.ip()))
+            } else {
+                address.as_sockaddr_in6().map(|v6| IpAddr::V6(v6.ip()))
+            }
+        })
+        .collect();
+    found.sort();
+    found.dedup();
+    found
+}
+
+/// MTU in bytes of the interface that has the address.
+fn interface_mtu(local: IpAddr) -> Option<u32> {
+    let name = nix::ifaddrs::getifaddrs().ok()?.find_map(|entry| {
+        let address = entry.address?;
+        let v4 = address.as_sockaddr_in().map(|v4| IpAddr::V4(v4.ip()));
+        let v6 = address.as_sockaddr_in6().map(|v6| IpAddr::V6(v6.ip()));
+        (v4.or(v6) == Some(local)).then_some(entry.interface_name)
+    });
+    // Any address of 127.0.0.0/8 is the loopback interface's.
+    let name = match name {
+        Some(name) => name,
+        None if local.is_loopback() => "lo".to_owned(),
+        None => return None,
+    };
+    std::fs::read_to_string(format!("/sys/class/net/{name}/mtu")).ok()?.trim().parse().ok()
+}
+
+/// The local address that packets to `peer` leave from.
+///
+/// A peer on this machine's loopback needs another address than its own, as both ends use the same
+/// port: the first of 127.0.0.2 to 127.0.0.250 that is free.
+pub(crate) fn route_to(peer: SocketAddr) -> io::Result<Vec<IpAddr>> {
+    if peer.ip().is_loopback() && peer.is_ipv4() {
+        let candidates = (2..=250).map(|last| IpAddr::from([127, 0, 0, last]));
+        return Ok(candidates.filter(|local| *local != peer.ip()).collect());
+    }
+    let any: IpAddr = if peer.is_ipv4() { [0; 4].into() } else { [0u16; 8].into() };
+    let probe = UdpSocket::bind(SocketAddr::new(any, 0))?;
+    probe.connect(peer)?;
+    Ok(vec![probe.local_addr()?.ip()])
+}
