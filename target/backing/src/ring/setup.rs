@@ -113,7 +113,21 @@ impl Ring {
     pub fn new(config: RingConfig, region: Arc<Region>) -> Result<Ring, RingError> {
         check_range("depth", config.depth, 1, 16384)?;
         check_range("backings", config.backings, 1, 32768)?;
-        let (mut uring, mut mode) = build(config.depth)?;
+        Ring::from_parts(config, region, build(config.depth)?)
+    }
+
+    /// As [`Ring::new`], at a level that an older kernel would have.
+    #[cfg(test)]
+    pub(super) fn at(level: Level, region: Arc<Region>) -> Ring {
+        let config = RingConfig::default();
+        Ring::from_parts(config, region, build_at(level, config.depth).unwrap()).unwrap()
+    }
+
+    fn from_parts(
+        config: RingConfig,
+        region: Arc<Region>,
+        (mut uring, mut mode): (IoUring, RingMode),
+    ) -> Result<Ring, RingError> {
         check_operations(&uring)?;
         let wake = wake(&mut uring)?;
         mode.fixed_buffers = register_buffers(&uring, &region);
@@ -163,39 +177,61 @@ fn check_range(name: &'static str, value: u32, min: u32, max: u32) -> Result<(),
     Err(RingError::Config { name, value, min, max })
 }
 
-/// Tries the best mode first. Submission entries for every slot and one cancellation.
+/// How completions get from the kernel to us, best first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Level {
+    /// Worked out only when we enter, by one thread (Linux 6.1).
+    Deferred,
+    /// Worked out when we enter for anything (Linux 5.19).
+    Cooperative,
+    /// Worked out whenever the kernel interrupts us.
+    Plain,
+}
+
+/// Takes the best level the kernel has.
 fn build(depth: u32) -> Result<(IoUring, RingMode), RingError> {
-    let entries = (depth + 1).next_power_of_two();
-    let mode = |deferred, cooperative| RingMode {
-        single_issuer: deferred,
-        defer_taskrun: deferred,
-        taskrun_flag: cooperative || deferred,
+    let best = build_at(Level::Deferred, depth);
+    let Some(best) = granted(best)? else {
+        tracing::info!("io_uring without deferred completions: Linux 6.1 has them");
+        if let Some(middle) = granted(build_at(Level::Cooperative, depth))? {
+            return Ok(middle);
+        }
+        return build_at(Level::Plain, depth).map_err(refusal);
+    };
+    Ok(best)
+}
+
+/// `None` if the kernel does not know what was asked for.
+fn granted<T>(result: io::Result<T>) -> Result<Option<T>, RingError> {
+    match result {
+        Ok(ring) => Ok(Some(ring)),
+        Err(error) if error.raw_os_error() == Some(libc::EINVAL) => Ok(None),
+        Err(error) => Err(refusal(error)),
+    }
+}
+
+/// A ring with submission entries for every slot and one cancellation.
+fn build_at(level: Level, depth: u32) -> io::Result<(IoUring, RingMode)> {
+    let mut builder = IoUring::builder();
+    builder.dontfork();
+    match level {
+        Level::Deferred => builder
+            .setup_submit_all()
+            .setup_single_issuer()
+            .setup_defer_taskrun()
+            .setup_taskrun_flag()
+            .setup_r_disabled(),
+        Level::Cooperative => builder.setup_submit_all().setup_coop_taskrun().setup_taskrun_flag(),
+        Level::Plain => &mut builder,
+    };
+    let mode = RingMode {
+        single_issuer: level == Level::Deferred,
+        defer_taskrun: level == Level::Deferred,
+        taskrun_flag: level != Level::Plain,
         fixed_buffers: false,
         fixed_files: false,
     };
-    let mut best = IoUring::builder();
-    best.dontfork()
-        .setup_submit_all()
-        .setup_single_issuer()
-        .setup_defer_taskrun()
-        .setup_taskrun_flag()
-        .setup_r_disabled();
-    match best.build(entries) {
-        Ok(uring) => return Ok((uring, mode(true, true))),
-        Err(error) if error.raw_os_error() == Some(libc::EINVAL) => {
-            tracing::info!("io_uring without deferred completions: Linux 6.1 has them");
-        }
-        Err(error) => return Err(refusal(error)),
-    }
-    let mut middle = IoUring::builder();
-    middle.dontfork().setup_submit_all().setup_coop_taskrun().setup_taskrun_flag();
-    match middle.build(entries) {
-        Ok(uring) => return Ok((uring, mode(false, true))),
-        Err(error) if error.raw_os_error() == Some(libc::EINVAL) => {}
-        Err(error) => return Err(refusal(error)),
-    }
-    let uring = IoUring::builder().dontfork().build(entries).map_err(refusal)?;
-    Ok((uring, mode(false, false)))
+    Ok((builder.build((depth + 1).next_power_of_two())?, mode))
 }
 
 fn refusal(source: io::Error) -> RingError {

@@ -1,10 +1,13 @@
 //! What a step's result leads to, without a kernel: results that a healthy machine never gives.
+//! And what older kernels or tighter limits give: rings without the newer abilities.
 
+use super::setup::Level;
 use super::slot::{Allocation, Slot, Step};
 use super::steps::{advance, first};
 use super::*;
 use crate::BackingSpec;
-use region::Span;
+use region::{Pages, Span};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 const LEN: u64 = 65536;
 
@@ -150,4 +153,73 @@ fn deallocation_where_it_is_refused_does_nothing_unless_zeroes_were_promised() {
     backing.geometry.discard_zeroes = false;
     assert_eq!(case.result(-libc::EOPNOTSUPP), Some(Ok(())));
     assert_eq!(first(&case.backing, IoOp::Deallocate), None, "not even tried again");
+}
+
+/// Writes and reads back, asleep in between, with every operation once.
+fn works(mut ring: Ring, region: &Region) {
+    let folder = tempfile::tempdir().unwrap();
+    let spec = BackingSpec::sized_file(folder.path().join("file"), 1 << 20);
+    ring.add(BackingId(0), Backing::open(&spec).unwrap());
+    let (from, to) = (Span::new(0, 16384), Span::new(16384, 16384));
+    region.fill(from, 7);
+    let zero = IoOp::WriteZeroes { deallocate: true, fua: true };
+    let plan = [(IoOp::Write { fua: true }, from), (IoOp::Read, to), (IoOp::Flush, to), (zero, to)];
+    for (tag, (op, buffer)) in plan.into_iter().enumerate() {
+        let (now, tag) = (Duration::ZERO, tag as u64);
+        let request =
+            IoRequest { backing: BackingId(0), op, offset: 4096, len: 16384, buffer, tag };
+        ring.submit(now, request);
+        ring.flush(now);
+        let mut out = Vec::new();
+        while ring.poll(now, &mut out) == 0 {
+            ring.arm();
+            if ring.poll(now, &mut out) > 0 {
+                break;
+            }
+            let source = ring.wait_source().unwrap();
+            let mut fds = [PollFd::new(&source, PollFlags::IN)];
+            // Without deferred completions the kernel may interrupt the sleep to work.
+            match poll(&mut fds, Some(&Timespec { tv_sec: 20, tv_nsec: 0 })) {
+                Ok(woken) => assert_eq!(woken, 1, "{op:?} ended without waking"),
+                Err(error) => assert_eq!(error, rustix::io::Errno::INTR),
+            }
+        }
+        assert_eq!(out, [IoDone { tag, result: Ok(()) }]);
+    }
+    assert_eq!(region.first_difference(from, to), None);
+    assert_eq!(ring.in_flight(), 0);
+}
+
+#[test]
+fn every_level_of_the_kernel_works() {
+    for level in [Level::Deferred, Level::Cooperative, Level::Plain] {
+        let region = Arc::new(Region::map(65536, Pages::Normal).unwrap());
+        let ring = Ring::at(level, Arc::clone(&region));
+        assert_eq!(ring.mode().defer_taskrun, level == Level::Deferred);
+        works(ring, &region);
+    }
+}
+
+#[test]
+fn buffers_and_files_need_not_be_registered() {
+    let region = Arc::new(Region::map(65536, Pages::Normal).unwrap());
+    let mut ring = Ring::new(RingConfig::default(), Arc::clone(&region)).unwrap();
+    ring.mode.fixed_buffers = false;
+    ring.registrable = 0;
+    works(ring, &region);
+}
+
+#[test]
+fn a_buffer_across_two_registered_pieces_is_used_as_a_plain_one() {
+    let mode = RingMode {
+        single_issuer: true,
+        defer_taskrun: true,
+        taskrun_flag: true,
+        fixed_buffers: true,
+        fixed_files: true,
+    };
+    let gib = 1 << 30;
+    assert_eq!(mode.fixed_buffer(Span::new(gib - 4096, 4096)), Some(0));
+    assert_eq!(mode.fixed_buffer(Span::new(gib, 4096)), Some(1));
+    assert_eq!(mode.fixed_buffer(Span::new(gib - 4096, 8192)), None);
 }
