@@ -69,8 +69,7 @@ impl CoreConfig {
     /// Half of a region of `region_len` bytes for receives, half for transfers.
     pub fn halves(index: CoreIndex, max_transfer: u32, in_capsule: u32, region_len: usize) -> Self {
         let pages = region_len / PAGE_SIZE / 2;
-        let standing =
-            u32::try_from(pages * PAGE_SIZE).unwrap_or(u32::MAX & !(PAGE_SIZE as u32 - 1));
+        let standing = u32::try_from(pages * PAGE_SIZE).unwrap_or(!(PAGE_SIZE as u32 - 1));
         CoreConfig { index, max_transfer, in_capsule, standing }
     }
 }

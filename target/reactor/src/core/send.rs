@@ -35,10 +35,10 @@ impl<D: Device, B: BlockIo> Core<D, B> {
             }
             let left = writes_left(conn, slot);
             let free = conn.limits.max_send_wr - conn.sends;
-            if left + 1 > free {
+            if left >= free {
                 // A response that fits the empty send queue waits for room; a larger one is posted
                 // in parts, each of them the whole of the queue.
-                if left + 1 <= conn.limits.max_send_wr || free < conn.limits.max_send_wr {
+                if left < conn.limits.max_send_wr || free < conn.limits.max_send_wr {
                     stats.send_waits += 1;
                     return false;
                 }
