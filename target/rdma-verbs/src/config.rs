@@ -9,12 +9,14 @@ pub struct VerbsConfig {
     /// Receives of the shared receive queue that each core has on each network card; lowered to
     /// what the card can do. 0 means no shared receive queues at all.
     pub shared_recv_depth: u32,
-    /// Entries of a completion queue; lowered to what the card can do, raised to what one queue
-    /// pair needs. A core that needs more gets a further completion queue.
+    /// Entries of a core's first completion queue on a card; lowered to what the card can do,
+    /// raised to what one queue pair needs. A core that needs more gets a further one, twice as
+    /// large.
     pub cq_entries: u32,
     /// Connection requests of one listener that may wait for an answer.
     pub backlog: u16,
-    /// Traffic class of outgoing packets (DSCP in the upper six bits); `None` leaves the system's.
+    /// Traffic class asked for when connecting (DSCP in the upper six bits); `None` leaves the
+    /// system's. An accepted connection keeps to the class that its peer asked for.
     pub traffic_class: Option<u8>,
     /// Whether short SENDs are copied when posted, where the card can.
     pub inline_sends: bool,

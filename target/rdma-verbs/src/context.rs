@@ -136,6 +136,11 @@ impl Nic {
         self.has(ibv_device_cap_flags::IBV_DEVICE_MEM_MGT_EXTENSIONS)
     }
 
+    /// Whether a peer that finds no receive is asked to wait (iWARP knows no such thing).
+    pub(crate) fn has_rnr(&self) -> bool {
+        !self.iwarp
+    }
+
     /// Whether SENDs of both kinds can carry their bytes in the work request: soft iWARP refuses
     /// that for SEND with Invalidate.
     pub(crate) fn can_inline(&self) -> bool {
@@ -360,11 +365,13 @@ const ACK_BATCH: u32 = 64;
 
 impl Cq {
     /// Makes one with room for `need` completions beside those of the shared receive queue, all
-    /// of which may land in it.
+    /// of which may land in it. `before` is how many the core has on the card already: each is
+    /// twice as large as the last, so that there are few to poll.
     pub(crate) fn new(
         core: &Arc<CoreNic>,
         index: CoreIndex,
         need: u32,
+        before: usize,
         config: &VerbsConfig,
     ) -> Result<Arc<Cq>, CmError> {
         let nic = core.nic();
@@ -374,7 +381,8 @@ impl Cq {
             let hint = "the card's completion queues are too short: lower the queue depth";
             return Err(CmError::Resources { what: "sizing a completion queue", source, hint });
         }
-        let wanted = config.cq_entries.max(least).min(nic.max_cq_entries());
+        let doubled = config.cq_entries.saturating_mul(1 << before.min(8));
+        let wanted = doubled.max(least).min(nic.max_cq_entries());
         // SAFETY: the context is open.
         let channel = not_null(unsafe { rdma_sys::ibv_create_comp_channel(nic.context()) })
             .map_err(|source| cm_error("making a completion channel", source, QUEUE_HINT))?;

@@ -129,10 +129,6 @@ fn open(
         // SAFETY: the id exists.
         unsafe { sys::set_one_family(id.as_ptr()) }?;
     }
-    if let Some(class) = config.traffic_class {
-        // SAFETY: the id exists.
-        unsafe { sys::set_traffic_class(id.as_ptr(), class) }?;
-    }
     id.bind(addr)?;
     // SAFETY: the id exists and is bound.
     sys::cm_result(unsafe { rdma_sys::rdma_listen(id.as_ptr(), i32::from(config.backlog)) })?;

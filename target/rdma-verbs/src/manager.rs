@@ -185,7 +185,7 @@ impl Verbs {
         if let Some(share) = cqs.iter().find_map(|cq| cq.reserve(need)) {
             return Ok((core_nic.clone(), share));
         }
-        let cq = Cq::new(core_nic, core, need, &self.config)?;
+        let cq = Cq::new(core_nic, core, need, cqs.len(), &self.config)?;
         let share = cq.reserve(need).expect("made with room for it");
         cqs.push(cq);
         Ok((core_nic.clone(), share))
@@ -303,15 +303,15 @@ impl Verbs {
         let entry = self.nics.swap_remove(at);
         tracing::warn!(device = entry.nic.caps().name, "RDMA device removed");
         entry.nic.mark_dead();
-        let context = entry.nic.context();
-        let on_it: Vec<u64> = self
-            .conns
-            .iter()
-            .filter(|(_, c)| c.id.verbs() == context && c.phase != Phase::Gone)
-            .map(|(&key, _)| key)
-            .collect();
-        for key in on_it {
-            self.end(key, "the RDMA device was removed".to_owned());
+        self.end_all_on(&entry.nic, "the RDMA device was removed");
+    }
+
+    fn end_all_on(&mut self, nic: &Nic, reason: &str) {
+        let on_it = |c: &Conn| c.id.verbs() == nic.context() && c.phase != Phase::Gone;
+        let keys: Vec<u64> =
+            self.conns.iter().filter(|(_, c)| on_it(c)).map(|(&key, _)| key).collect();
+        for key in keys {
+            self.end(key, reason.to_owned());
         }
     }
 
@@ -358,6 +358,10 @@ impl Verbs {
         match event.kind {
             EventKind::Established if conn.phase != Phase::Gone => {
                 conn.phase = Phase::Up;
+                let known = self.nics.iter().find(|n| n.nic.context() == conn.id.verbs());
+                if let (true, Some(entry)) = (conn.active, known) {
+                    shorten_rnr_wait(&entry.nic, &conn.id);
+                }
                 self.pending.push_back(if conn.active {
                     CmEvent::Connected {
                         conn: ConnId(key),
@@ -423,13 +427,14 @@ impl Verbs {
     fn poll_async_events(&mut self) {
         for at in 0..self.nics.len() {
             while let Some(event) = self.nics[at].nic.next_async_event() {
-                let device = self.nics[at].nic.caps().name.clone();
-                self.on_async_event(&device, event);
+                let nic = self.nics[at].nic.clone();
+                self.on_async_event(&nic, event);
             }
         }
     }
 
-    fn on_async_event(&mut self, device: &str, event: sys::AsyncEvent) {
+    fn on_async_event(&mut self, nic: &Nic, event: sys::AsyncEvent) {
+        let device = &nic.caps().name;
         let of_qp = |(_, c): &(&u64, &Conn)| !event.qp.is_null() && c.id.qp() == event.qp;
         let key = self.conns.iter().find(of_qp).map(|(&key, _)| key);
         match event.kind {
@@ -449,6 +454,7 @@ impl Verbs {
             }
             async_event::DEVICE_FATAL => {
                 tracing::error!(device, "the RDMA device failed");
+                self.end_all_on(nic, "the RDMA device failed");
             }
             async_event::SQ_DRAINED | async_event::LAST_WQE_REACHED => {}
             other => tracing::info!(device, event = other, "RDMA device event"),
@@ -522,6 +528,7 @@ impl ConnectionManager for Verbs {
         // SAFETY: the id exists and has its queue pair; the private data lives during the call.
         sys::cm_result(unsafe { rdma_sys::rdma_accept(id.as_ptr(), &raw mut param) })
             .map_err(|source| CmError::System { what: "accepting a connection", source })?;
+        shorten_rnr_wait(&nic, &id);
         if let Some(record) = self.conns.get_mut(&conn.0) {
             record.phase = Phase::Answered;
         }
@@ -570,6 +577,17 @@ impl ConnectionManager for Verbs {
             return Some(Now::ZERO);
         }
         self.listeners.values().filter_map(|(_, state)| state.timeout()).min()
+    }
+}
+
+/// Asks the peer to wait less when it finds no receive. Only a matter of speed, so a card that does
+/// not take it, or a queue pair that failed meanwhile, is none the worse.
+fn shorten_rnr_wait(nic: &Nic, id: &CmId) {
+    if nic.has_rnr() {
+        // SAFETY: an accepted or connected id has its queue pair.
+        if let Err(e) = unsafe { sys::shorten_rnr_wait(id.qp()) } {
+            tracing::debug!(device = nic.caps().name, "the wait for receives stays long: {e}");
+        }
     }
 }
 

@@ -140,6 +140,25 @@ pub(crate) unsafe fn move_to_error(qp: *mut ibv_qp) -> io::Result<()> {
     verbs_result(unsafe { rdma_sys::ibv_modify_qp(qp, &raw mut attr, mask) })
 }
 
+/// Code of the wait that we ask of a peer that found no receive: 0.64 ms (IBTA vol. 1, 9.7.5.2.8).
+const RNR_TIMER: u8 = 12;
+
+/// Sets how long a peer that found no receive waits before it tries again: the kernel's connection
+/// manager leaves it at code 0, which is 655 ms. For queue pairs that can send already.
+///
+/// # Safety
+/// `qp` exists.
+pub(crate) unsafe fn shorten_rnr_wait(qp: *mut ibv_qp) -> io::Result<()> {
+    // SAFETY: all-zero bytes are a valid value of this plain C struct.
+    let mut attr: ibv_qp_attr = unsafe { MaybeUninit::zeroed().assume_init() };
+    attr.qp_state = rdma_sys::ibv_qp_state::IBV_QPS_RTS;
+    attr.min_rnr_timer = RNR_TIMER;
+    let mask = rdma_sys::ibv_qp_attr_mask::IBV_QP_STATE.0
+        | rdma_sys::ibv_qp_attr_mask::IBV_QP_MIN_RNR_TIMER.0;
+    // SAFETY: the queue pair exists, the mask names the fields that are set.
+    verbs_result(unsafe { rdma_sys::ibv_modify_qp(qp, &raw mut attr, mask as c_int) })
+}
+
 /// Sets the traffic class of an id's packets.
 ///
 /// # Safety

@@ -2,8 +2,8 @@
 
 use super::bench::{Bench, Link, Provider, arrived, data_span};
 use rdma::{
-    Access, ConnectionManager, Device, HostDevice, RecvWr, RemoteAddr, SendOp, Wc, WcOp, WcStatus,
-    WrId,
+    Access, CmEvent, ConnectionManager, Device, HostDevice, RecvWr, RemoteAddr, SendOp, Wc, WcOp,
+    WcStatus, WrId,
 };
 use region::Span;
 use std::time::Duration;
@@ -85,6 +85,32 @@ pub(super) fn sends_without_a_receive_are_flushed<P: Provider>(b: &mut Bench<P>)
     b.next_wcs(false, 4);
     quiet(b);
     release(b, &target, &host);
+}
+
+pub(super) fn a_late_receive_is_found_soon<P: Provider>(b: &mut Bench<P>) {
+    b.listen();
+    let (target, host) = b.connected(false, 1);
+    b.host.send(&host, 1, data_span(1, 64));
+    b.host.send(&host, 2, data_span(1, 65));
+    assert_eq!(arrived(&b.next_wc(true)), 64);
+    b.settle(Duration::from_millis(20));
+    b.target.post_recvs(&target, 1..2);
+    let posted = b.now();
+    // Where nobody waits for a receive the connection ends instead.
+    let waits = b.until("the message or the end", |b| {
+        let ended = |e: &CmEvent| matches!(e, CmEvent::Disconnected { .. });
+        let came = b.target.done.first().map(Wc::is_ok);
+        came.or_else(|| b.target.events.iter().any(ended).then_some(false))
+    });
+    if waits {
+        assert_eq!(arrived(&b.next_wc(true)), 65);
+        let waited = b.now() - posted;
+        assert!(waited < Duration::from_millis(200), "it came after {waited:?}");
+        b.tear_down(&target, &host, (0, 3));
+    } else {
+        println!("  note: no waiting for receives here");
+        b.tear_down(&target, &host, (1, 3));
+    }
 }
 
 pub(super) fn a_disconnect_in_flight_loses_nothing<P: Provider>(b: &mut Bench<P>) {

@@ -34,6 +34,7 @@ pub(crate) fn checks<P: Provider>() -> Vec<(&'static str, Check<P>)> {
         ("failing_flushes_receives_in_order", failures::failing_flushes_receives_in_order),
         ("work_posted_after_a_failure_is_flushed", failures::work_posted_after_a_failure),
         ("sends_without_a_receive_are_flushed", failures::sends_without_a_receive_are_flushed),
+        ("a_late_receive_is_found_soon", failures::a_late_receive_is_found_soon),
         ("a_disconnect_in_flight_loses_nothing", failures::a_disconnect_in_flight_loses_nothing),
         ("a_wrong_key_is_refused", failures::a_wrong_key_is_refused),
         ("a_closed_key_is_refused", failures::a_closed_key_is_refused),
