@@ -49,16 +49,6 @@ impl Target {
         }
     }
 
-    /// Takes an I/O queue out of its controller.
-    pub(super) fn unbind_io_queue(&mut self, queue: QueueKey) {
-        let bound = self.queues.get_mut(&queue).and_then(|state| state.bound.take());
-        if let Some(bound) = bound
-            && let Some(controller) = self.controllers.get_mut(&bound.controller)
-        {
-            controller.io_queues.remove(&bound.qid);
-        }
-    }
-
     /// Enters a failure into the error log of the controller, and says so in the status.
     fn note_failure(&mut self, bound: Option<Bound>, command: &Command, fail: Fail) -> Outcome {
         let mut outcome = fail.outcome();

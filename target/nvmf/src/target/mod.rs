@@ -139,13 +139,18 @@ impl Target {
         queue: QueueKey,
         out: &mut Vec<TargetAction>,
     ) {
-        let Some(state) = self.queues.remove(&queue) else { return };
+        let admin_of = match self.queues.get(&queue) {
+            Some(QueueState { bound: Some(Bound { qid: 0, controller, .. }), .. }) => {
+                Some(*controller)
+            }
+            Some(_) => None,
+            None => return,
+        };
+        self.unbind_io_queue(queue);
+        self.queues.remove(&queue);
         self.end_aborts_aimed_at(queue, out);
-        let Some(bound) = state.bound else { return };
-        if bound.qid == 0 {
-            self.end_controller(bound.controller, "the controller's admin queue is gone", out);
-        } else if let Some(controller) = self.controllers.get_mut(&bound.controller) {
-            controller.io_queues.remove(&bound.qid);
+        if let Some(key) = admin_of {
+            self.end_controller(key, "the controller's admin queue is gone", out);
         }
     }
 
@@ -164,6 +169,18 @@ impl Target {
         self.aborts.retain(|_, abort| abort.asked_on != controller.admin);
         for queue in controller.io_queues.values().chain([&controller.admin]) {
             self.close_queue(*queue, reason, out);
+        }
+    }
+
+    /// Takes an I/O queue out of its controller, which remembers when the host was last heard on
+    /// it. Nothing happens to an admin queue.
+    fn unbind_io_queue(&mut self, queue: QueueKey) {
+        let Some(state) = self.queues.get_mut(&queue) else { return };
+        let Some(bound) = state.bound.take_if(|bound| bound.qid != 0) else { return };
+        if let Some(controller) = self.controllers.get_mut(&bound.controller) {
+            controller.io_queues.remove(&bound.qid);
+            let heard = state.info.activity.last();
+            controller.keep_alive.last = controller.keep_alive.last.max(heard);
         }
     }
 

@@ -114,8 +114,9 @@ impl Target {
         controller.features = Features::new(controller.kind, &self.config);
         controller.changed = Default::default();
         controller.reset_events(out);
-        let queues = std::mem::take(&mut controller.io_queues);
-        for queue in queues.into_values() {
+        let queues: Vec<_> = controller.io_queues.values().copied().collect();
+        for queue in queues {
+            self.unbind_io_queue(queue);
             self.close_queue(queue, "the host reset its controller", out);
         }
     }

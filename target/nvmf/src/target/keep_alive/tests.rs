@@ -75,6 +75,24 @@ fn traffic_on_any_queue_restarts_the_timer() {
 }
 
 #[test]
+fn what_was_heard_on_a_queue_counts_after_its_end() {
+    for reset in [false, true] {
+        let mut bench = Bench::new();
+        let (admin, cntlid) = bench.admin_to(SUBNQN, 5000);
+        bench.set_cc(admin, ENABLE);
+        let io = bench.io_queue(cntlid, 1).unwrap();
+        bench.activity[&io].mark(ms(5500));
+        match reset {
+            true => bench.set_cc(admin, 0),
+            false => bench.target.on_queue_closed(ms(5600), io, &mut bench.out),
+        }
+        bench.out.clear();
+        assert_eq!(closed_at(&mut bench, 6000), []);
+        assert_eq!(closed_at(&mut bench, 10_500), [admin]);
+    }
+}
+
+#[test]
 fn without_a_timeout_there_is_no_timer() {
     let mut bench = Bench::new();
     bench.ready();
