@@ -4,6 +4,7 @@
 #: seconds 240
 target_up ram:256
 host_connect --nr-io-queues 2
+expect 512 "$(cat "/sys/block/${DEV##*/}/queue/logical_block_size")" "block size"
 jobs() { verify_run "$1" --bs="$2" --iodepth="$3" --size="$4" --numjobs=4 --offset_increment=16m; }
 jobs 512-deep 512 32 256k
 jobs 4k-deep 4k 32 2m

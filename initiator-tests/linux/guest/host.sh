@@ -20,11 +20,11 @@ host_find() {
     local entry
     CTRL='' DEV=''
     for entry in /sys/class/nvme/nvme*; do
-        [ "$(cat "$entry/subsysnqn")" != "$NQN" ] || CTRL=${entry##*/}
+        [ "$(cat "$entry/subsysnqn" 2>/dev/null)" != "$NQN" ] || CTRL=${entry##*/}
     done
     for entry in /sys/block/nvme*n*; do
-        [ "$(cat "$entry/hidden")" = 0 ] || continue
-        [ "$(cat "$entry/device/subsysnqn")" != "$NQN" ] || { DEV=/dev/${entry##*/} && break; }
+        [ "$(cat "$entry/hidden" 2>/dev/null)" = 0 ] || continue
+        [ "$(cat "$entry/device/subsysnqn" 2>/dev/null)" != "$NQN" ] || { DEV=/dev/${entry##*/} && break; }
     done
     [ -n "$CTRL" ] && [ -b "$DEV" ]
 }

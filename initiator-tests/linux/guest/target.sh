@@ -76,7 +76,8 @@ disk_make() {
         ;;
     nullblk)
         [ "$MACHINE" = uml ] || modprobe null_blk nr_devices=0
-        local n=/sys/kernel/config/nullb/disk
+        # Newer kernels name the device by this folder, older ones count.
+        local n=/sys/kernel/config/nullb/nullb0
         mkdir "$n"
         echo "$mib" >"$n/size"
         echo 0 >"$n/irqmode"

@@ -167,7 +167,7 @@ fn fetch(archive: &Archive, release: &str, store: &Path) -> Result<()> {
     let work = store.join(format!(".new-{}", std::process::id()));
     let root = work.join("root");
     fs::create_dir_all(&root)?;
-    let packages: Vec<String> = ["image", "binary", "modules", "modules-extra"]
+    let packages: Vec<String> = ["image", "binary", "base", "modules", "modules-extra"]
         .iter()
         .map(|part| format!("linux-{part}-{release}"))
         .collect();
@@ -189,8 +189,14 @@ fn fetch(archive: &Archive, release: &str, store: &Path) -> Result<()> {
     fs::rename(&modules, done.join("lib/modules").join(release))?;
     decompress_modules(&done.join("lib/modules").join(release))?;
     run_quiet(Command::new("depmod").arg("-b").arg(&done).arg(release))?;
-    let image = fs::read(root.join("boot").join(format!("vmlinuz-{release}")))
-        .with_context(|| format!("the packages of {release} hold no kernel image"))?;
+    // Newer packages keep the image beside the modules.
+    let image = [
+        root.join("boot").join(format!("vmlinuz-{release}")),
+        done.join("lib/modules").join(release).join("vmlinuz"),
+    ]
+    .iter()
+    .find_map(|path| fs::read(path).ok())
+    .with_context(|| format!("the packages of {release} hold no kernel image"))?;
     fs::write(done.join("vmlinux"), elf_of(&image, &work)?)?;
     // Another run may have put the same release there meanwhile: as good as ours.
     if fs::rename(&done, store.join(release)).is_err() && !store.join(release).exists() {
