@@ -16,6 +16,7 @@
 //! It is posted again inside, with the same spans: the caller sees the receive as still posted and
 //! loses none. [`Device::detach`] takes what lies in the completion queue first.
 
+use crate::completion::{POLL_BATCH, Raw, WcBatch, refused, status_of};
 use crate::context::{CoreNic, Cq};
 use crate::endpoint::Endpoint;
 use crate::recv_table::RecvTable;
@@ -25,7 +26,7 @@ use rdma::{
     Access, Attached, CoreIndex, Device, HostDevice, Now, PollSource, QpId, RecvQueue, RecvQueueId,
     RecvWr, RemoteAddr, SendWr, Wc, WcOp, WcStatus, WrId,
 };
-use rdma_sys::{ibv_recv_wr, ibv_send_wr, ibv_wc};
+use rdma_sys::{ibv_recv_wr, ibv_send_wr};
 use region::{Region, Span};
 use std::collections::{HashMap, VecDeque};
 use std::ptr::null_mut;
@@ -34,9 +35,6 @@ use std::time::Duration;
 
 /// How long the card may take to flush a failed queue pair before we do it.
 pub const DRAIN_GRACE: Duration = Duration::from_millis(500);
-
-/// Completions taken from a completion queue at a time.
-const POLL_BATCH: usize = 32;
 
 /// A core's device: see [`Device`].
 #[derive(Debug)]
@@ -119,83 +117,14 @@ struct Stashed {
     shared: Option<(u16, RecvWr)>,
 }
 
-/// Room for a batch of completions.
-struct WcBatch(Box<[ibv_wc; POLL_BATCH]>);
-
-impl std::fmt::Debug for WcBatch {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("WcBatch")
-    }
-}
-
-/// What of a completion is looked at.
-#[derive(Debug, Clone, Copy)]
-struct Raw {
-    tag: Tag,
-    status: u32,
-    byte_len: u32,
-    qp_num: u32,
-    invalidated: Option<u32>,
-}
-
-impl Raw {
-    fn of(wc: &ibv_wc, invalidated_flags: u32) -> Raw {
-        let has_key = wc.wc_flags & invalidated_flags != 0;
-        // SAFETY: a flag says that the union holds a key; any bits are a valid number.
-        let key = unsafe { wc.imm_data_invalidated_rkey_union.invalidated_rkey };
-        Raw {
-            tag: Tag::decode(wc.wr_id),
-            status: wc.status,
-            byte_len: wc.byte_len,
-            qp_num: wc.qp_num,
-            invalidated: has_key.then_some(key),
-        }
-    }
-}
-
-/// Our words for the library's status.
-fn status_of(status: u32) -> WcStatus {
-    use rdma_sys::ibv_wc_status as s;
-    match status {
-        s::IBV_WC_SUCCESS => WcStatus::Success,
-        s::IBV_WC_WR_FLUSH_ERR => WcStatus::Flushed,
-        s::IBV_WC_REM_ACCESS_ERR => WcStatus::RemoteAccess,
-        s::IBV_WC_REM_INV_REQ_ERR => WcStatus::RemoteInvalidRequest,
-        s::IBV_WC_REM_OP_ERR => WcStatus::RemoteOperation,
-        s::IBV_WC_RETRY_EXC_ERR => WcStatus::RetryExceeded,
-        s::IBV_WC_RNR_RETRY_EXC_ERR => WcStatus::RnrRetryExceeded,
-        s::IBV_WC_LOC_LEN_ERR
-        | s::IBV_WC_LOC_QP_OP_ERR
-        | s::IBV_WC_LOC_PROT_ERR
-        | s::IBV_WC_LOC_ACCESS_ERR
-        | s::IBV_WC_MW_BIND_ERR => WcStatus::LocalError,
-        other => WcStatus::Other(other),
-    }
-}
-
 fn flushed_recv(wr_id: WrId, qp: QpId) -> Wc {
     let op = WcOp::Recv { byte_len: 0, invalidated: None };
     Wc { wr_id, qp, op, status: WcStatus::Flushed }
 }
 
-/// Turns "0, or an error and the first refused work request" into the first refused one. A library
-/// that does not name it is taken to have taken all: those are flushed with the queue pair.
-fn refused<T>(ret: i32, first: *mut T, bad: *mut T) -> (*mut T, bool) {
-    match ret {
-        0 => (null_mut(), false),
-        _ if bad.is_null() => (null_mut(), true),
-        _ => {
-            tracing::debug!(errno = ret, at_first = (first == bad), "work requests refused");
-            (bad, true)
-        }
-    }
-}
-
 impl VerbsDevice {
     /// A device with no queue pair yet.
     pub(crate) fn new(core: CoreIndex, region: Arc<Region>) -> VerbsDevice {
-        // SAFETY: all-zero bytes are a valid value of this plain C struct.
-        let wcs = Box::new(std::array::from_fn(|_| unsafe { std::mem::zeroed() }));
         VerbsDevice {
             core,
             region,
@@ -209,7 +138,7 @@ impl VerbsDevice {
             dirty_rqs: Vec::new(),
             failing: Vec::new(),
             stash: VecDeque::new(),
-            wcs: WcBatch(wcs),
+            wcs: WcBatch::new(),
             turn: 0,
         }
     }
@@ -498,14 +427,14 @@ impl VerbsDevice {
         let slot = &self.cqs[at];
         let (cq, nic, flags) = (slot.cq.as_ptr(), slot.nic, slot.invalidated_flags);
         let want = max.min(POLL_BATCH);
-        // SAFETY: the queue exists, and the batch has room for as many.
-        let got = unsafe { rdma_sys::ibv_poll_cq(cq, want as i32, self.wcs.0.as_mut_ptr()) };
-        let Ok(got) = usize::try_from(got) else {
+        // SAFETY: the slot keeps the queue.
+        let got = unsafe { self.wcs.poll(cq, want) };
+        let Some(got) = got else {
             self.on_broken_cq(at);
             return 0;
         };
         for i in 0..got {
-            let raw = Raw::of(&self.wcs.0[i], flags);
+            let raw = self.wcs.get(i, flags);
             if let Some(done) = self.on_completion(raw, nic) {
                 told(done);
             }

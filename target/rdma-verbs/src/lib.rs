@@ -15,6 +15,7 @@
 #![allow(unsafe_code)] // one of the three crates that may: calls into the C libraries
 
 mod active;
+mod completion;
 mod config;
 mod context;
 mod device;

@@ -1,6 +1,6 @@
 //! Connecting, refusing, ending.
 
-use super::bench::{Bench, Provider, params, take};
+use super::bench::{Bench, Provider, arrived, data_span, params, take};
 use rdma::{CmEvent, ConnectionManager, Connector, CoreIndex, Device};
 use std::time::Duration;
 
@@ -125,10 +125,28 @@ pub(super) fn a_hundred_connections_leak_nothing<P: Provider>(b: &mut Bench<P>) 
     b.host.manager.destroy(conn, endpoint);
 }
 
+pub(super) fn many_connections_work_at_once<P: Provider>(b: &mut Bench<P>) {
+    b.listen();
+    // More than one completion queue of the usual size can serve.
+    let links: Vec<_> = (0..90).map(|_| b.connected(false, 2)).collect();
+    for (i, (target, host)) in links.iter().enumerate() {
+        let len = 16 + i as u32;
+        b.target.send(target, i as u64, data_span(1, len));
+        let wc = b.next_wc(false);
+        assert_eq!((arrived(&wc), wc.qp), (len, host.qp()));
+        let sent = b.next_wc(true);
+        assert_eq!((sent.is_ok(), sent.wr_id.0, sent.qp), (true, i as u64, target.qp()));
+    }
+    for (target, host) in &links {
+        b.tear_down(target, host, (2, 1));
+    }
+}
+
 /// The caller's script takes the device away after "READY" and brings it back after "GONE".
 pub(crate) fn a_removed_device_comes_back<P: Provider>(b: &mut Bench<P>) {
     b.listen();
     let (target, host) = b.connected(true, 4);
+    let files = open_files();
     println!("READY");
     b.until("the listener to be down", |b| {
         take(&mut b.target.events, |e| matches!(e, CmEvent::ListenerDown { .. }).then_some(()))
@@ -149,6 +167,7 @@ pub(crate) fn a_removed_device_comes_back<P: Provider>(b: &mut Bench<P>) {
         take(&mut b.target.events, |e| matches!(e, CmEvent::ListenerUp { .. }).then_some(()))
     });
     let (target, host) = b.connected(true, 4);
+    assert_eq!(open_files(), files, "descriptors of the removed device are closed");
     b.tear_down(&target, &host, (0, 4));
 }
 

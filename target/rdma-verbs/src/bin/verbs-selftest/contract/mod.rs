@@ -22,6 +22,7 @@ pub(crate) fn checks<P: Provider>() -> Vec<(&'static str, Check<P>)> {
         ("the_end_is_told_to_both", connections::the_end_is_told_to_both),
         ("disconnecting_before_the_accept", connections::disconnecting_before_the_accept),
         ("a_hundred_connections_leak_nothing", connections::a_hundred_connections_leak_nothing),
+        ("many_connections_work_at_once", connections::many_connections_work_at_once),
         ("sends_arrive_both_ways", data::sends_arrive_both_ways),
         ("sends_arrive_in_a_shared_queue", data::sends_arrive_in_a_shared_queue),
         ("a_short_send_is_copied_when_posted", data::a_short_send_is_copied_when_posted),
