@@ -147,7 +147,7 @@ impl Reactor {
                     self.owed.push(Owed::Io(slot));
                 }
                 Action::Compare { slot, .. } => {
-                    let difference = (self.chance() % 2 == 0).then_some(1);
+                    let difference = self.chance().is_multiple_of(2).then_some(1);
                     self.queue.on_compared(slot, difference, &mut next);
                 }
                 Action::Execute { slot, data } => {

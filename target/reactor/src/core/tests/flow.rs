@@ -166,6 +166,20 @@ fn data_for_the_control_thread_is_copied_and_its_buffer_comes_back() {
 }
 
 #[test]
+fn data_in_the_capsule_reaches_the_control_thread_before_its_receive_is_posted_again() {
+    let mut rig = Rig::new(1 << 20);
+    rig.tell(ToCore::Attach { key: KEY, endpoint: endpoint(QP, LIMITS), params: params() });
+    rig.told();
+    let sgl = SglDescriptor::InCapsule { offset: 0, len: 1024 };
+    let connect = Command::fabrics(nvme_spec_types::FabricsType::CONNECT, 1, sgl);
+    rig.capsule(&connect, &[6; 1024]);
+    let told = rig.told();
+    let [ToControl::Execute { data, .. }] = &told[..] else { panic!("{told:?}") };
+    assert_eq!(data[..], [6; 1024]);
+    assert_eq!(rig.core.device().posted_recvs(RecvQueueId(101)), usize::from(ENTRIES));
+}
+
+#[test]
 fn a_command_that_waits_for_a_buffer_can_be_aborted() {
     let mut rig = Rig::new(2 * MAX_TRANSFER);
     rig.open(KEY, endpoint(QP, LIMITS), params());
