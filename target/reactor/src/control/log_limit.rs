@@ -3,10 +3,10 @@
 use rdma::Now;
 use std::time::Duration;
 
-/// Lines that may come at once.
-const BURST: u32 = 20;
+/// Lines that may come at once: one for each queue of a large host.
+const BURST: u32 = 256;
 /// How long until one more line may come.
-const REFILL: Duration = Duration::from_millis(500);
+const REFILL: Duration = Duration::from_millis(100);
 
 /// A token bucket for log lines of one kind.
 #[derive(Debug)]

@@ -165,11 +165,13 @@ where
     fn on_established(&mut self, now: Now, conn: ConnId) {
         let Some(key) = self.queues.by_conn(conn) else { return };
         let Some(entry) = self.queues.get(key) else { return };
-        if entry.phase != Phase::AwaitEstablished {
-            return;
-        }
         let core = entry.core;
-        self.queues.set_phase(key, Phase::AwaitConnect);
+        match entry.phase {
+            Phase::AwaitEstablished => self.queues.set_phase(key, Phase::AwaitConnect),
+            // The host's first command overtook the event; its core still waits for it.
+            Phase::Bound(_) => {}
+            Phase::AwaitAttached | Phase::AwaitConnect | Phase::AwaitDetached => return,
+        }
         self.tell(now, core, ToCore::Established(key));
     }
 

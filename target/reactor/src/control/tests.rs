@@ -4,7 +4,7 @@
 use super::*;
 use crate::core::CoreConfig;
 use nvme_spec_types::rdma_cm::{CmReject, CmRejectStatus};
-use nvmf::target::TargetConfig;
+use nvmf::target::{Binding, TargetConfig};
 use rdma::cm::{DeviceCaps, QpParams};
 use rdma::{
     AcceptParams, Attached, CmError, CmEvent, ConnId, ConnectRequest, RecvQueueId, RecvWr, SendWr,
@@ -382,6 +382,32 @@ fn both_sides_ending_at_once_still_destroy_once() {
     assert_eq!(calls, [Call::Destroy(ConnId(1))]);
     assert!(bench.cm(gone(1)).is_empty(), "a late event of a forgotten connection");
     assert_eq!(bench.control.queue_count(), 0);
+}
+
+#[test]
+fn a_connect_that_overtakes_the_established_event_is_answered_after_it() {
+    let mut bench = bench();
+    bench.cm(request(1));
+    bench.told();
+    let key = QueueKey(1);
+    bench.core(ToControl::Attached(key));
+    let binding = Binding {
+        qid: 1,
+        cntlid: 1,
+        subsystem: SubsystemRef(1),
+        subnqn: "s".into(),
+        hostnqn: "h".into(),
+        sq_entries: 128,
+        flow_control: true,
+        view: None,
+    };
+    bench.control.actions.push_back(TargetAction::Bind { queue: key, binding });
+    bench.control.carry_out(NOW);
+    bench.cm(CmEvent::Established(ConnId(1)));
+    let told = bench.told();
+    assert!(told[0].starts_with("1: Bind"), "{told:?}");
+    assert_eq!(told[1..], ["1: established 1"]);
+    assert_eq!(bench.control.timeout(), None, "the Connect came in time");
 }
 
 #[test]
