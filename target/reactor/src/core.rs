@@ -28,6 +28,8 @@ mod audit;
 mod close;
 mod complete;
 mod conn;
+#[cfg(feature = "plant")]
+mod plant;
 mod receive;
 mod send;
 #[cfg(test)]
@@ -39,6 +41,8 @@ use backing::{BackingId, BlockIo, IoDone};
 use conn::{Conn, Phase};
 use nvmf::queue::Action;
 use nvmf::{QueueKey, Slot};
+#[cfg(feature = "plant")]
+pub use plant::Plant;
 use rdma::{CoreIndex, Device, Now, PollSource, Wc};
 use receive::Ring;
 use region::{PAGE_SIZE, Region, Span};
@@ -181,6 +185,8 @@ pub struct Core<D: Device, B: BlockIo> {
     dones: Vec<IoDone>,
     scratch: Box<[u8; PAGE_SIZE]>,
     stats: CoreStats,
+    #[cfg(feature = "plant")]
+    plant: Option<Plant>,
 }
 
 impl<D: Device, B: BlockIo> Core<D, B> {
@@ -231,6 +237,8 @@ impl<D: Device, B: BlockIo> Core<D, B> {
             dones: Vec::with_capacity(256),
             scratch: Box::new([0; PAGE_SIZE]),
             stats: CoreStats::default(),
+            #[cfg(feature = "plant")]
+            plant: None,
         })
     }
 

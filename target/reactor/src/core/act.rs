@@ -171,6 +171,10 @@ impl<D: Device, B: BlockIo> Core<D, B> {
         let buffer = std::mem::take(&mut conn.slot(slot).buffer);
         if !buffer.is_empty() {
             self.buddy.free(buffer);
+            #[cfg(feature = "plant")]
+            if self.takes_effect(super::Plant::BufferFreedTwice) {
+                self.buddy.free(buffer);
+            }
         }
     }
 }

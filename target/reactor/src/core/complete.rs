@@ -38,6 +38,10 @@ impl<D: Device, B: BlockIo> Core<D, B> {
             return; // it asked for no completion, so nothing is counted by it
         }
         let slot = Slot(slot);
+        #[cfg(feature = "plant")]
+        if kind == Kind::Read && self.takes_effect(super::Plant::ReadCreditLeaked) {
+            self.conn(number).reads += 1;
+        }
         let conn = self.conn(number);
         let (credits, signaled) = {
             let state = conn.slot(slot);

@@ -128,3 +128,26 @@ fn one_flush_a_turn_serves_all() {
     assert_eq!(rig.turn().len(), 4);
     assert_eq!(rig.core.device().flushes, before + 1);
 }
+
+#[cfg(feature = "plant")]
+#[test]
+fn the_audit_sees_a_leaked_read_credit() {
+    let mut rig = Rig::serving(LIMITS);
+    rig.core.plant(Plant::ReadCreditLeaked);
+    rig.capsule(&write(1, 512), &[]);
+    rig.core.device_mut().complete_all();
+    rig.core.turn(rig.now, &mut rig.out);
+    let error = rig.core.audit().unwrap_err();
+    assert!(error.contains("READ credits: 0 held, 1 counted"), "{error}");
+}
+
+#[cfg(feature = "plant")]
+#[test]
+#[should_panic(expected = "is not in use")]
+fn the_pool_sees_a_buffer_freed_twice() {
+    let mut rig = Rig::serving(LIMITS);
+    rig.core.plant(Plant::BufferFreedTwice);
+    rig.capsule(&read(1, 512), &[]);
+    rig.io_done();
+    rig.sends_done();
+}
