@@ -20,7 +20,7 @@ impl Arena {
     /// # Panics
     /// When `span` does not start and end on a multiple of [`Arena::UNIT`].
     pub fn new(span: Span) -> Arena {
-        assert!(span.offset() % Self::UNIT == 0 && span.len() % Self::UNIT == 0);
+        assert!(span.offset().is_multiple_of(Self::UNIT) && span.len().is_multiple_of(Self::UNIT));
         let mut free = BTreeMap::new();
         if !span.is_empty() {
             free.insert(span.offset(), span.len());

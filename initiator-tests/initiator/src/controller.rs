@@ -115,8 +115,6 @@ pub enum Step {
         /// Its data.
         data: ControlData,
     },
-    /// Heads are left out on this queue from now on.
-    NoFlowControl(u16),
     /// The controller is in use.
     Live,
     /// An asynchronous event came: dword 0 of its completion.
@@ -301,9 +299,6 @@ impl Controller {
         match (self.phase.clone(), purpose) {
             (Phase::Await(Purpose::Connect(0)), Purpose::Connect(0)) => {
                 self.cntlid = ConnectResponse::from_dw0(completion.dw0).cntlid;
-                if !self.config.flow_control {
-                    out.push(Step::NoFlowControl(0));
-                }
                 self.expect(Purpose::Capabilities);
                 out.push(get(Purpose::Capabilities, CAP_OFFSET, PropertySize::Eight));
             }
@@ -353,14 +348,11 @@ impl Controller {
                     out.push(Step::Open { qid, entries, cntlid, in_capsule });
                 }
             }
-            (Phase::AwaitIoQueues { to_connect }, Purpose::Connect(qid)) => {
+            (Phase::AwaitIoQueues { to_connect }, Purpose::Connect(_)) => {
                 if ConnectResponse::from_dw0(completion.dw0).cntlid != self.cntlid {
                     self.phase = Phase::Off;
                     let reason = "an I/O queue was connected to another controller";
                     return out.push(Step::Fail(reason.into()));
-                }
-                if !self.config.flow_control {
-                    out.push(Step::NoFlowControl(qid));
                 }
                 self.phase = Phase::AwaitIoQueues { to_connect: to_connect - 1 };
                 if to_connect == 1 {
@@ -444,18 +436,18 @@ impl Controller {
     /// Time has passed.
     pub fn on_time(&mut self, now: Duration, out: &mut Vec<Step>) {
         match &mut self.phase {
-            Phase::AwaitReady { look_again } | Phase::Leaving { look_again, .. } => {
-                if look_again.is_some_and(|at| at <= now) {
-                    *look_again = None;
-                    out.push(get_csts());
-                }
+            Phase::AwaitReady { look_again } | Phase::Leaving { look_again, .. }
+                if look_again.is_some_and(|at| at <= now) =>
+            {
+                *look_again = None;
+                out.push(get_csts());
             }
-            Phase::Live if self.config.kato_ms != 0 => {
-                if self.keep_alive_at.is_none_or(|at| at <= now) {
-                    self.schedule_keep_alive(now);
-                    let command = commands::keep_alive();
-                    out.push(send(Purpose::KeepAlive, command, ControlData::None));
-                }
+            Phase::Live
+                if self.config.kato_ms != 0 && self.keep_alive_at.is_none_or(|at| at <= now) =>
+            {
+                self.schedule_keep_alive(now);
+                let command = commands::keep_alive();
+                out.push(send(Purpose::KeepAlive, command, ControlData::None));
             }
             _ => {}
         }

@@ -499,7 +499,7 @@ impl<C: Connector, D: HostDevice<Endpoint = C::Endpoint>> Host<C, D> {
         // Steps may add to the list while they are carried out.
         let mut at = 0;
         while at < self.steps.len() && self.state != HostState::TearingDown {
-            let step = std::mem::replace(&mut self.steps[at], Step::NoFlowControl(0xffff));
+            let step = std::mem::replace(&mut self.steps[at], Step::Left);
             at += 1;
             match step {
                 Step::Open { qid, entries, cntlid, in_capsule } => {
@@ -510,11 +510,6 @@ impl<C: Connector, D: HostDevice<Endpoint = C::Endpoint>> Host<C, D> {
                 Step::Send { qid, purpose, command, data } => {
                     if let Err(error) = self.send_control(qid, purpose, command, data) {
                         self.tear_down(now, &format!("{purpose:?} cannot be sent: {error}"));
-                    }
-                }
-                Step::NoFlowControl(qid) => {
-                    if let Some(Some(link)) = self.links.get_mut(usize::from(qid)) {
-                        link.queue.disable_flow_control();
                     }
                 }
                 Step::Live => {
@@ -553,7 +548,11 @@ impl<C: Connector, D: HostDevice<Endpoint = C::Endpoint>> Host<C, D> {
             error.to_string()
         })?;
         let attached = self.device.attach(endpoint);
-        let link = Link::new(shape, conn, attached, memory, &mut self.device);
+        let mut link = Link::new(shape, conn, attached, memory, &mut self.device);
+        if !self.config.controller.flow_control {
+            // Asked for with Connect, whose own response already comes without a head.
+            link.queue.disable_flow_control();
+        }
         self.device.flush(now);
         if self.links.len() <= usize::from(qid) {
             self.links.resize_with(usize::from(qid) + 1, || None);

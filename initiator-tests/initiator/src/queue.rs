@@ -45,7 +45,7 @@ pub enum Violation {
     /// A second response to one command.
     #[error("a second response to command {0:#06x}")]
     Duplicate(u16),
-    /// A submission queue head that went back, ran ahead, or does not include the command.
+    /// A submission queue head that went back or ran ahead.
     #[error("a queue head of {sqhd} in the response to command {cid:#06x}: {head} of {tail} sent")]
     Head {
         /// What came.
@@ -212,15 +212,15 @@ impl<T> HostQueue<T> {
             return Err(Violation::Invalidated { rkey, cid });
         }
         if self.flow_control {
-            // The head is a count modulo the entries: the least that includes this command.
-            let least = self.head.max(pending.order);
+            // The head is a count modulo the entries. It need not include this command: targets in
+            // use count entries as free when they answer, and answers overtake each other.
             let entries = u64::from(self.shape.entries);
             let sqhd = completion.sqhd;
-            let behind = (u64::from(sqhd) + entries - least % entries) % entries;
-            if u64::from(sqhd) >= entries || least + behind > self.tail {
+            let ahead = (u64::from(sqhd) + entries - self.head % entries) % entries;
+            if u64::from(sqhd) >= entries || self.head + ahead > self.tail {
                 return Err(Violation::Head { sqhd, cid, head: self.head, tail: self.tail });
             }
-            self.head = least + behind;
+            self.head += ahead;
         }
         pending.response = Some(completion);
         Ok(self.finish(index))

@@ -1,0 +1,225 @@
+//! What a seed makes of the world: sizes, chances, hosts.
+
+use crate::disk::DiskConfig;
+use crate::guest::{Guest, GuestConfig};
+use crate::hostile::Hostile;
+use crate::net::{Fabric, NetConfig};
+use crate::rng::Rng;
+use initiator::controller::ControllerConfig;
+use initiator::{Host, HostConfig, Pace};
+use nvme_spec_types::Nqn;
+use rdma::CoreIndex;
+use region::{Pages, Region};
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// The subsystem that well-behaved hosts use.
+pub(super) const NQN: &str = "nqn.2026-11.io.nvmfd:sim";
+/// The subsystem left to hostile ones.
+pub(super) const HOSTILE_NQN: &str = "nqn.2026-11.io.nvmfd:sim-hostile";
+
+/// A namespace to be.
+#[derive(Debug, Clone, Copy)]
+pub struct VolumePlan {
+    /// Size in blocks.
+    pub blocks: u64,
+    /// log2 of the block size.
+    pub lba_shift: u8,
+    /// Whether acknowledged writes may be lost in a power cut.
+    pub volatile: bool,
+    /// Whether writes are refused.
+    pub read_only: bool,
+    /// Whether deallocated blocks read as zeroes.
+    pub discard_zeroes: bool,
+}
+
+/// A host to be.
+#[derive(Debug, Clone)]
+pub struct GuestPlan {
+    /// Behaviour.
+    pub behaviour: GuestConfig,
+    /// I/O queues to ask for.
+    pub io_queues: u16,
+    /// Entries of each.
+    pub io_entries: u16,
+    /// Keep alive timeout in milliseconds, 0 for none.
+    pub kato_ms: u32,
+    /// Whether heads are sent.
+    pub flow_control: bool,
+    /// Outstanding commands as Linux keeps them.
+    pub all_entries: bool,
+    /// RDMA READs answered at a time.
+    pub responder_resources: u8,
+    /// Connect data inside the capsule.
+    pub connect_in_capsule: bool,
+}
+
+/// Everything that is drawn before the first turn.
+#[derive(Debug, Clone)]
+pub struct Plan {
+    /// Data cores, 0 to 3.
+    pub data_cores: u16,
+    /// Bytes of memory of each core.
+    pub core_memory: u32,
+    /// Largest transfer in bytes.
+    pub max_transfer: u32,
+    /// In-capsule data in bytes.
+    pub in_capsule: u32,
+    /// RDMA READs per queue pair that the target asks for.
+    pub max_reads: u8,
+    /// Whether the target asks for a shared receive queue.
+    pub shared_recv: bool,
+    /// The network.
+    pub net: NetConfig,
+    /// The disks.
+    pub disk: DiskConfig,
+    /// Namespaces.
+    pub volumes: Vec<VolumePlan>,
+    /// Well-behaved hosts.
+    pub guests: Vec<GuestPlan>,
+    /// How many hosts are not.
+    pub hostiles: usize,
+    /// Chance per 10,000 turns that a connection is cut.
+    pub cut: u32,
+    /// Whether power is cut after the storm.
+    pub power_cut: bool,
+    /// Largest delay of mail between threads, in nanoseconds.
+    pub mail_delay: u64,
+}
+
+impl Plan {
+    /// Draws a plan.
+    pub fn draw(rng: &mut Rng) -> Plan {
+        // Some worlds are without faults, so that "no failure for no reason" is checked in them.
+        let rough = rng.chance(7_000);
+        let often = |rng: &mut Rng, most: u32| match rough && rng.chance(5_000) {
+            true => rng.range(1, u64::from(most)) as u32,
+            false => 0,
+        };
+        let max_transfer = 4096 << rng.range(2, 8);
+        let in_capsule = *rng.pick(&[0, 512, 4096, 4096, 8192]);
+        let net = NetConfig {
+            latency: (500, 500 + rng.below(40_000)),
+            slow: often(rng, 200),
+            refuse: often(rng, 500),
+            lose_connect: often(rng, 500),
+            short_poll: *rng.pick(&[0, 2_000, 8_000]),
+            max_inline: *rng.pick(&[0, 16, 64]),
+            device_reads: *rng.pick(&[1, 2, 16, 128]),
+            shared_recv: rng.chance(5_000).then(|| rng.range(64, 512) as u32),
+        };
+        let disk = DiskConfig {
+            latency: (1_000, 1_000 + rng.below(300_000)),
+            slow: often(rng, 100),
+            stuck: often(rng, 30),
+            fault: often(rng, 300),
+            busy: often(rng, 300),
+        };
+        let volumes = (0..rng.range(1, 3))
+            .map(|_| VolumePlan {
+                blocks: rng.range(64, 1024),
+                lba_shift: *rng.pick(&[9, 9, 12]),
+                volatile: rng.chance(5_000),
+                read_only: rng.chance(1_000),
+                discard_zeroes: rng.chance(5_000),
+            })
+            .collect();
+        let guests = (0..rng.range(1, 3)).map(|_| Self::draw_guest(rng, rough)).collect();
+        Plan {
+            data_cores: rng.below(4) as u16,
+            core_memory: (4 << 20) + 4 * max_transfer + (rng.below(4) << 20) as u32,
+            max_transfer,
+            in_capsule,
+            max_reads: *rng.pick(&[1, 4, 16]),
+            shared_recv: rng.chance(7_000),
+            net,
+            disk,
+            volumes,
+            guests,
+            hostiles: usize::from(rng.chance(3_000)),
+            cut: often(rng, 20),
+            power_cut: rng.chance(2_000),
+            mail_delay: rng.below(20_000),
+        }
+    }
+
+    fn draw_guest(rng: &mut Rng, rough: bool) -> GuestPlan {
+        let restless = rough && rng.chance(3_000);
+        GuestPlan {
+            behaviour: GuestConfig {
+                budget: rng.range(20, 250) as u32,
+                depth: rng.range(1, 48) as usize,
+                max_blocks: *rng.pick(&[8, 64, 512]),
+                leave: if restless { 30 } else { 0 },
+                silence: if restless { 10 } else { 0 },
+                invalidate: rng.chance(7_000),
+            },
+            io_queues: rng.range(1, 4) as u16,
+            io_entries: rng.range(16, 64) as u16,
+            kato_ms: *rng.pick(&[0, 1_000, 5_000]),
+            flow_control: rng.chance(7_000),
+            all_entries: rng.chance(5_000),
+            responder_resources: *rng.pick(&[1, 4, 16, 128]),
+            connect_in_capsule: rng.chance(3_000),
+        }
+    }
+}
+
+/// The target's address.
+pub(super) fn target_address() -> SocketAddr {
+    SocketAddr::from(([10, 0, 0, 1], 4420))
+}
+
+/// A well-behaved host on a node of its own.
+pub(super) fn guest(plan: &Plan, at: usize, fabric: &Fabric, rng: Rng) -> Guest {
+    let own = &plan.guests[at];
+    let host = host(own, NQN, at as u8 + 2, true, fabric);
+    Guest::new(format!("host {at}"), host, own.behaviour.clone(), rng)
+}
+
+/// A hostile host on a node of its own.
+pub(super) fn hostile(plan: &Plan, at: usize, fabric: &Fabric, mut rng: Rng) -> Hostile {
+    let mut own = plan.guests[0].clone();
+    own.io_queues = rng.range(1, 2) as u16;
+    let host = host(&own, HOSTILE_NQN, at as u8 + 100, false, fabric);
+    let budget = rng.range(10, 150) as u32;
+    Hostile::new(host, rng, budget)
+}
+
+fn host(
+    own: &GuestPlan,
+    nqn: &str,
+    number: u8,
+    trusted: bool,
+    fabric: &Fabric,
+) -> Host<crate::net::SimCm, crate::net::SimDevice> {
+    let address = SocketAddr::from(([10, 0, 0, number], 40_000));
+    let cm = fabric.add_node(address, trusted);
+    let region = Arc::new(Region::map(16 << 20, Pages::Normal).expect("memory for a host"));
+    let device = fabric.open_device(&cm, CoreIndex(0), region.clone());
+    let name = format!("nqn.2026-11.io.nvmfd:host{number}");
+    let config = HostConfig {
+        target: target_address(),
+        core: CoreIndex(0),
+        controller: ControllerConfig {
+            subnqn: Nqn::new(nqn).expect("a constant name"),
+            hostnqn: Nqn::new(&name).expect("a short name"),
+            hostid: [number; 16],
+            admin_entries: 32,
+            io_queues: own.io_queues,
+            io_entries: own.io_entries,
+            kato_ms: own.kato_ms,
+            flow_control: own.flow_control,
+            async_events: 2,
+        },
+        pace: if own.all_entries { Pace::Entries } else { Pace::Head },
+        responder_resources: own.responder_resources,
+        invalidate: own.behaviour.invalidate,
+        connect_in_capsule: own.connect_in_capsule,
+        attempt_timeout: Duration::from_secs(15),
+        reconnect_delay: Some(Duration::from_millis(5)),
+        lenient: !trusted,
+    };
+    Host::new(config, region, cm, device)
+}
