@@ -15,6 +15,11 @@
 //! # A shared receive that completes for a queue pair that is gone
 //! It is posted again inside, with the same spans: the caller sees the receive as still posted and
 //! loses none. [`Device::detach`] takes what lies in the completion queue first.
+//!
+//! # When a card is removed
+//! The queue pairs on it fail and are flushed by us. The last of them also brings the receives of
+//! the shared queue back, flushed; the queue's id is dead from then on. What only the shared queue
+//! held while no queue pair was on the card is not told of.
 
 use crate::completion::{POLL_BATCH, Raw, WcBatch, refused, status_of};
 use crate::context::{CoreNic, Cq};
@@ -83,8 +88,16 @@ enum Failure {
 #[derive(Debug)]
 enum RqOwner {
     Free,
-    Own { qp: u16 },
-    Shared { nic: usize, table: RecvTable },
+    /// Was the shared queue of a card that is gone. Its id is not used again, and what is still
+    /// posted to it (a receive that was in use when the card went) is dropped.
+    Retired,
+    Own {
+        qp: u16,
+    },
+    Shared {
+        nic: usize,
+        table: RecvTable,
+    },
 }
 
 #[derive(Debug)]
@@ -195,7 +208,7 @@ impl VerbsDevice {
         self.nics[at].core = None;
         self.cqs.retain(|c| c.nic != at);
         if let Some(rq) = self.nics[at].shared_rq.take() {
-            self.free_rq(rq);
+            self.rqs[usize::from(rq)].owner = RqOwner::Retired;
         }
     }
 
@@ -298,7 +311,7 @@ impl VerbsDevice {
         let generation = slot.generation;
         let tag = |index| Tag { recv: true, generation, slot: rq, index }.encode();
         match &mut slot.owner {
-            RqOwner::Free => true,
+            RqOwner::Free | RqOwner::Retired => true,
             RqOwner::Shared { nic, table } => {
                 let Some(core) = &self.nics[*nic].core else { return true };
                 let Some(srq) = core.srq() else { return true };
@@ -394,7 +407,7 @@ impl VerbsDevice {
             return None;
         }
         let (qp, wr, shared) = match &mut slot.owner {
-            RqOwner::Free => return None,
+            RqOwner::Free | RqOwner::Retired => return None,
             RqOwner::Own { qp } => {
                 let qp = *qp;
                 let endpoint = self.qps[usize::from(qp)].endpoint.as_mut()?;
@@ -561,6 +574,7 @@ impl Device for VerbsDevice {
             RqOwner::Own { qp } => {
                 self.qps[usize::from(*qp)].endpoint.as_mut().and_then(|e| e.recvs.as_mut())
             }
+            RqOwner::Retired => return,
             RqOwner::Free => None,
         };
         table.expect("the receive queue exists").stage(wr);
