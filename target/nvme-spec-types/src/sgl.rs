@@ -169,7 +169,9 @@ impl Field for SglDescriptor {
     const SIZE: usize = SGL_DESCRIPTOR_SIZE;
     #[inline]
     fn get(bytes: &[u8]) -> Self {
-        Self::from_bytes(&get(bytes, 0))
+        let mut descriptor = [0; SGL_DESCRIPTOR_SIZE];
+        descriptor.copy_from_slice(bytes);
+        Self::from_bytes(&descriptor)
     }
     #[inline]
     fn put(&self, out: &mut [u8]) {

@@ -39,7 +39,7 @@ use crate::mail::{QueueParams, ToControl, ToCore};
 use crate::pool::{Buddy, Standing};
 use backing::{BackingId, BlockIo, IoDone};
 use conn::{Conn, Phase};
-use nvmf::queue::Action;
+use nvmf::queue::{Action, CloseReason};
 use nvmf::{QueueKey, Slot};
 #[cfg(feature = "plant")]
 pub use plant::Plant;
@@ -180,7 +180,10 @@ pub struct Core<D: Device, B: BlockIo> {
     buffer_waits: VecDeque<BufferWait>,
     /// Connections with something staged for `serve`, each once.
     dirty: Vec<u16>,
+    /// A spare vector, empty between events.
     actions: Vec<Action>,
+    /// Why the queue at hand is to close, once its actions are carried out.
+    to_close: Option<CloseReason>,
     wcs: Vec<Wc>,
     dones: Vec<IoDone>,
     scratch: Box<[u8; PAGE_SIZE]>,
@@ -233,6 +236,7 @@ impl<D: Device, B: BlockIo> Core<D, B> {
             buffer_waits: VecDeque::new(),
             dirty: Vec::new(),
             actions: Vec::with_capacity(512),
+            to_close: None,
             wcs: Vec::with_capacity(COMPLETIONS_PER_TURN),
             dones: Vec::with_capacity(256),
             scratch: Box::new([0; PAGE_SIZE]),

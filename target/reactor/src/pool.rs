@@ -20,6 +20,10 @@ const NIL: u32 = u32::MAX;
 const INSIDE: u8 = 0xff;
 /// Flag of a page that starts a block in use; the rest is its level.
 const USED: u8 = 0x80;
+/// Flag of a page that starts a block kept at hand; the rest is its level.
+const AT_HAND: u8 = 0x40;
+/// Blocks of one level kept at hand at most.
+const KEPT: usize = 64;
 
 /// Buffers of commands in flight, in blocks of 4 KiB times a power of two.
 #[derive(Debug)]
@@ -33,6 +37,9 @@ pub(crate) struct Buddy {
     prev: Box<[u32]>,
     /// What each page is: the start of a free block of that level, of a used one, or neither.
     marks: Box<[u8]>,
+    /// Freed blocks of each level that were not joined with their neighbours yet: most are wanted
+    /// again at once. They are joined when a request would fail otherwise.
+    at_hand: [Vec<u32>; LEVELS],
     used_blocks: u32,
     used_pages: u32,
 }
@@ -51,6 +58,9 @@ impl Buddy {
             next: vec![NIL; pages as usize].into(),
             prev: vec![NIL; pages as usize].into(),
             marks: vec![INSIDE; pages as usize].into(),
+            at_hand: std::array::from_fn(|level| {
+                Vec::with_capacity(if level <= max_level { KEPT } else { 0 })
+            }),
             used_blocks: 0,
             used_pages: 0,
         };
@@ -67,17 +77,23 @@ impl Buddy {
 
     /// A buffer of `len` bytes (at least 1) that starts on a page, if a block is free.
     pub(crate) fn allocate(&mut self, len: u32) -> Option<Span> {
-        let wanted = level_of(len);
-        let mut level = (wanted..=self.max_level).find(|&level| self.heads[level] != NIL)?;
-        let page = self.heads[level];
-        self.unlink(page, level);
-        while level > wanted {
-            level -= 1;
-            self.link(page + (1 << level), level);
+        let level = level_of(len);
+        if level > self.max_level {
+            return None;
         }
-        self.marks[page as usize] = USED | wanted as u8;
+        let page = match self.at_hand[level].pop() {
+            Some(page) => page,
+            None => match self.split(level) {
+                Some(page) => page,
+                None => {
+                    self.join_all();
+                    self.split(level)?
+                }
+            },
+        };
+        self.marks[page as usize] = USED | level as u8;
         self.used_blocks += 1;
-        self.used_pages += 1 << wanted;
+        self.used_pages += 1 << level;
         Some(Span::new((self.base + page) * PAGE, len))
     }
 
@@ -86,12 +102,34 @@ impl Buddy {
     /// # Panics
     /// If it is not one that is in use: our own bug.
     pub(crate) fn free(&mut self, buffer: Span) {
-        let mut page = buffer.offset() / PAGE - self.base;
+        let page = buffer.offset() / PAGE - self.base;
         let mark = self.marks[page as usize];
         assert!(mark != INSIDE && mark & USED != 0, "buffer {buffer:?} is not in use");
-        let mut level = usize::from(mark & !USED);
+        let level = usize::from(mark & !USED);
         self.used_blocks -= 1;
         self.used_pages -= 1 << level;
+        if self.at_hand[level].len() < KEPT {
+            self.marks[page as usize] = AT_HAND | level as u8;
+            self.at_hand[level].push(page);
+        } else {
+            self.join(page, level);
+        }
+    }
+
+    /// Takes a block of the level out of the free lists, splitting a larger one where needed.
+    fn split(&mut self, wanted: usize) -> Option<u32> {
+        let mut level = (wanted..=self.max_level).find(|&level| self.heads[level] != NIL)?;
+        let page = self.heads[level];
+        self.unlink(page, level);
+        while level > wanted {
+            level -= 1;
+            self.link(page + (1 << level), level);
+        }
+        Some(page)
+    }
+
+    /// Puts a block into the free lists, joined with its free neighbours.
+    fn join(&mut self, mut page: u32, mut level: usize) {
         self.marks[page as usize] = INSIDE;
         while level < self.max_level {
             let other = page ^ (1 << level);
@@ -103,6 +141,15 @@ impl Buddy {
             level += 1;
         }
         self.link(page, level);
+    }
+
+    /// Joins everything at hand.
+    fn join_all(&mut self) {
+        for level in 0..=self.max_level {
+            while let Some(page) = self.at_hand[level].pop() {
+                self.join(page, level);
+            }
+        }
     }
 
     /// Blocks in use, and the bytes they take.

@@ -239,8 +239,8 @@ impl Queue {
         }
         self.outstanding += 1;
         let held = Held { command: Command::from_bytes(*capsule), received, recv };
-        // Nobody overtakes a capsule that waits.
-        match if self.held.is_empty() { self.free.pop() } else { None } {
+        // Nobody overtakes a capsule that waits: while one does, no slot is free (see `end`).
+        match self.free.pop() {
             Some(slot) => self.start(slot, held, out),
             None => self.held.push_back(held),
         }
@@ -264,7 +264,7 @@ impl Queue {
     pub fn on_pulled(&mut self, slot: Slot, out: &mut Vec<Action>) {
         match self.entry(slot).state {
             State::AwaitPull if self.closing => self.end(slot, out),
-            State::AwaitPull => match self.control_direction(&self.entry(slot).command) {
+            State::AwaitPull => match self.entry(slot).control {
                 Some(_) => {
                     let len = self.entry(slot).len;
                     self.execute(slot, Some((Place::Buffer(0), len)), out);
@@ -301,7 +301,7 @@ impl Queue {
             return;
         }
         let Outcome { status, result, data } = outcome;
-        let direction = self.direction(&self.entry(slot).command);
+        let direction = self.entry(slot).direction();
         if !status.is_success() || data.is_empty() || direction != DataDirection::ControllerToHost {
             self.respond(slot, status, result, 0, out);
             return;
@@ -395,9 +395,11 @@ impl Queue {
     fn start(&mut self, slot: Slot, capsule: Held, out: &mut Vec<Action>) {
         let cid = capsule.command.cid();
         let conflict = self.cid_in_use(cid);
+        let control = self.control_direction(&capsule.command);
         let entry = self.entry_mut(slot);
         entry.occupy(capsule.command, capsule.received, capsule.recv);
         entry.owns_cid = !conflict;
+        entry.control = control;
         if conflict {
             self.fail(slot, StatusCode::COMMAND_ID_CONFLICT.with_dnr(), out);
             return;
@@ -422,7 +424,7 @@ impl Queue {
             _ => return Err(StatusCode::COMMAND_SEQUENCE_ERROR.with_dnr()),
         }
         let Some(need) = self.need(slot)? else { return Ok(()) };
-        let direction = self.direction(&self.entry(slot).command);
+        let direction = self.entry(slot).direction();
         let in_capsule = self.config.in_capsule;
         data::locate(self.entry_mut(slot), direction, need, in_capsule)
     }
@@ -430,18 +432,13 @@ impl Queue {
     /// How much data the slot's command moves; `None` when it has none. For I/O commands this is
     /// where namespace, size and range are checked.
     fn need(&self, slot: Slot) -> Result<Option<Need>, Status> {
-        let command = &self.entry(slot).command;
-        match self.control_direction(command) {
-            None => Ok(self.io_need(command)?.map(Need::Exactly)),
+        let entry = self.entry(slot);
+        match entry.control {
+            None => Ok(self.io_need(&entry.command)?.map(Need::Exactly)),
             Some(DataDirection::HostToController) => Ok(Some(Need::UpTo(self.config.max_transfer))),
             Some(DataDirection::ControllerToHost) => Ok(Some(Need::UpTo(u32::MAX))),
             Some(DataDirection::None | DataDirection::Bidirectional) => Ok(None),
         }
-    }
-
-    /// Which way a command's data goes.
-    fn direction(&self, command: &Command) -> DataDirection {
-        self.control_direction(command).unwrap_or_else(|| command.io_opcode().direction())
     }
 
     /// Which way the data goes of a command for the control thread; `None` for an I/O command.
@@ -463,7 +460,7 @@ impl Queue {
             return;
         }
         let (data, len) = (entry.data, entry.len);
-        match self.control_direction(&self.entry(slot).command) {
+        match self.entry(slot).control {
             None => self.proceed_io(slot, out),
             Some(DataDirection::HostToController) => match data {
                 DataAt::Host => self.await_buffer(slot, len, out),
@@ -486,8 +483,8 @@ impl Queue {
     /// The buffer is there: pulls the host's data, or goes on without.
     fn with_buffer(&mut self, slot: Slot, out: &mut Vec<Action>) {
         let entry = self.entry(slot);
-        let pulls = entry.data == DataAt::Host
-            && self.direction(&entry.command) == DataDirection::HostToController;
+        let pulls =
+            entry.data == DataAt::Host && entry.direction() == DataDirection::HostToController;
         if pulls {
             self.pull(slot, out);
         } else {

@@ -1,7 +1,7 @@
 //! A command's place: what it is, where its data is, and what it waits for.
 
 use super::action::{MAX_SEGMENTS, RecvToken, RemoteSegment};
-use nvme_spec_types::{Command, Status};
+use nvme_spec_types::{Command, DataDirection, Status};
 
 /// What a slot waits for. Each variant but `Free` names the one event (or the one kind of event)
 /// that moves the slot on.
@@ -71,6 +71,8 @@ pub(super) enum DataAt {
 pub(super) struct Entry {
     pub(super) state: State,
     pub(super) command: Command,
+    /// Which way the data goes of a command for the control thread; `None` for an I/O command.
+    pub(super) control: Option<DataDirection>,
     /// Whether the command's id is marked as in use by this slot.
     pub(super) owns_cid: bool,
     /// Bytes of the message that brought the command, at least 64.
@@ -99,6 +101,7 @@ impl Entry {
         Entry {
             state: State::Free,
             command: Command::ZERO,
+            control: None,
             owns_cid: false,
             received: 0,
             recv: None,
@@ -127,6 +130,11 @@ impl Entry {
 
     pub(super) fn segments(&self) -> &[RemoteSegment] {
         &self.segments[..usize::from(self.segment_count)]
+    }
+
+    /// Which way the command's data goes.
+    pub(super) fn direction(&self) -> DataDirection {
+        self.control.unwrap_or_else(|| self.command.io_opcode().direction())
     }
 
     /// Adds a segment; at most [`MAX_SEGMENTS`] are ever added.

@@ -28,8 +28,8 @@ impl<D: Device, B: BlockIo> Core<D, B> {
         }
         actions.clear();
         self.actions = actions;
-        if let Some(reason) = self.conn(c).close_reason.take() {
-            self.close(now, c, Some(reason), out);
+        if let Some(reason) = self.to_close.take() {
+            self.close(now, c, Some(reason.to_string()), out);
         }
     }
 
@@ -123,7 +123,7 @@ impl<D: Device, B: BlockIo> Core<D, B> {
                 self.mark_dirty(c);
             }
             Action::Close(reason) => {
-                conn.close_reason.get_or_insert_with(|| reason.to_string());
+                self.to_close.get_or_insert(reason);
             }
         }
     }

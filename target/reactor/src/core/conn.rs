@@ -96,8 +96,6 @@ pub(super) struct Conn {
     pub(super) established: bool,
     /// Whether it is on the list of connections to serve.
     pub(super) dirty: bool,
-    /// Why it is to close, once the actions at hand are carried out.
-    pub(super) close_reason: Option<String>,
     /// Send credits taken, at most `limits.max_send_wr`.
     pub(super) sends: u32,
     /// READ credits taken, at most `limits.max_reads`.
@@ -150,7 +148,6 @@ impl Conn {
             phase: Phase::Open,
             established: false,
             dirty: false,
-            close_reason: None,
             sends: 0,
             reads: 0,
             responses: 0,
