@@ -12,6 +12,8 @@ use nvme_spec_types::status::{Status, StatusCode};
 use nvme_spec_types::{AdminOpcode, Command, Nqn, SglDescriptor, ZeroBased};
 use proptest::prelude::*;
 
+mod sequences;
+
 pub(super) const SUBNQN: &str = "nqn.2026-01.io.example:disks";
 pub(super) const HOSTNQN: &str = "nqn.2026-01.io.example:host";
 pub(super) const HOSTID: [u8; 16] = [7; 16];
