@@ -15,6 +15,8 @@ const LIBCLANG_FIT: [u32; 2] = [15, 14];
 /// The Python wheel that carries such a libclang for distributions that no
 /// longer package one.
 const LIBCLANG_WHEEL: &str = "libclang==14.0.6";
+/// Where the library lies in that wheel.
+const LIBCLANG_IN_WHEEL: &str = "libclang-14.0.6.data/platlib/clang/native";
 
 /// The root of the workspace: cargo sets this for `cargo xtask`.
 pub(crate) fn root() -> Result<PathBuf> {
@@ -62,7 +64,7 @@ pub(crate) fn libclang() -> Result<Option<PathBuf>> {
             return Ok(Some(dir));
         }
     }
-    let dir = wheel_folder()?.join("clang/native");
+    let dir = wheel_folder()?.join(LIBCLANG_IN_WHEEL);
     Ok(has_libclang(&dir).then_some(dir))
 }
 
@@ -100,7 +102,7 @@ pub(crate) fn fetch_libclang() -> Result<()> {
     if fs::rename(&work, &dir).is_err() {
         fs::remove_dir_all(&work)?;
     }
-    if !has_libclang(&dir.join("clang/native")) {
+    if !has_libclang(&dir.join(LIBCLANG_IN_WHEEL)) {
         bail!("the wheel {LIBCLANG_WHEEL} holds no libclang.so");
     }
     Ok(())
