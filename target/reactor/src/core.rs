@@ -180,7 +180,7 @@ pub struct Core<D: Device, B: BlockIo> {
     buffer_waits: VecDeque<BufferWait>,
     /// Connections with something staged for `serve`, each once.
     dirty: Vec<u16>,
-    /// A spare vector, empty between events.
+    /// What the queue at hand asks for; empty between events.
     actions: Vec<Action>,
     /// Why the queue at hand is to close, once its actions are carried out.
     to_close: Option<CloseReason>,
@@ -271,17 +271,17 @@ impl<D: Device, B: BlockIo> Core<D, B> {
             }
             ToCore::Complete { key, slot, outcome } => {
                 if let Some(c) = self.find(key) {
-                    let mut actions = std::mem::take(&mut self.actions);
-                    self.conn(c).queue.on_executed(slot, outcome, &mut actions);
-                    self.carry_out(now, c, actions, out);
+                    let (conn, actions) = self.conn_and_actions(c);
+                    conn.queue.on_executed(slot, outcome, actions);
+                    self.carry_out(now, c, out);
                 }
             }
             ToCore::Abort { key, cid, token } => {
                 let mut stopped = false;
                 if let Some(c) = self.find(key) {
-                    let mut actions = std::mem::take(&mut self.actions);
-                    stopped = self.conn(c).queue.on_abort(cid, &mut actions);
-                    self.carry_out(now, c, actions, out);
+                    let (conn, actions) = self.conn_and_actions(c);
+                    stopped = conn.queue.on_abort(cid, actions);
+                    self.carry_out(now, c, out);
                 }
                 out.push(ToControl::Aborted { token, stopped });
             }
@@ -503,6 +503,12 @@ impl<D: Device, B: BlockIo> Core<D, B> {
     /// A connection that is known to be here.
     fn conn(&mut self, c: u16) -> &mut Conn {
         self.conns[usize::from(c)].as_mut().expect("a connection that is here")
+    }
+
+    /// A connection that is known to be here, and where its queue puts what it asks for.
+    fn conn_and_actions(&mut self, c: u16) -> (&mut Conn, &mut Vec<Action>) {
+        let conn = self.conns[usize::from(c)].as_mut().expect("a connection that is here");
+        (conn, &mut self.actions)
     }
 
     /// Has `serve` look at a connection at the end of the turn.

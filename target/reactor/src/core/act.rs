@@ -12,35 +12,20 @@ use rdma::{Device, Now};
 use region::Span;
 
 impl<D: Device, B: BlockIo> Core<D, B> {
-    /// Carries out `actions`, and those that follow from them, in order. The vector becomes the
-    /// core's spare one again.
-    pub(super) fn carry_out(
-        &mut self,
-        now: Now,
-        c: u16,
-        mut actions: Vec<Action>,
-        out: &mut Vec<ToControl<D::Endpoint>>,
-    ) {
+    /// Carries out what a queue has asked for, and what follows from it, in order.
+    pub(super) fn carry_out(&mut self, now: Now, c: u16, out: &mut Vec<ToControl<D::Endpoint>>) {
         let mut at = 0;
-        while let Some(&action) = actions.get(at) {
-            self.act(now, c, action, &mut actions, out);
+        while let Some(&action) = self.actions.get(at) {
+            self.act(now, c, action, out);
             at += 1;
         }
-        actions.clear();
-        self.actions = actions;
+        self.actions.clear();
         if let Some(reason) = self.to_close.take() {
             self.close(now, c, Some(reason.to_string()), out);
         }
     }
 
-    fn act(
-        &mut self,
-        now: Now,
-        c: u16,
-        action: Action,
-        next: &mut Vec<Action>,
-        out: &mut Vec<ToControl<D::Endpoint>>,
-    ) {
+    fn act(&mut self, now: Now, c: u16, action: Action, out: &mut Vec<ToControl<D::Endpoint>>) {
         let conn = self.conns[usize::from(c)].as_deref_mut().expect("a connection that is here");
         match action {
             Action::ReleaseRecv(token) => {
@@ -54,7 +39,7 @@ impl<D: Device, B: BlockIo> Core<D, B> {
                 match granted {
                     Some(buffer) => {
                         conn.slot(slot).buffer = buffer;
-                        conn.queue.on_buffer(slot, next);
+                        conn.queue.on_buffer(slot, &mut self.actions);
                     }
                     None => {
                         self.stats.buffer_waits += 1;
@@ -82,14 +67,14 @@ impl<D: Device, B: BlockIo> Core<D, B> {
                 let source = place(&self.rings, conn, slot, at, len);
                 let bytes = &mut self.scratch[..len as usize];
                 self.region.read(source, bytes);
-                conn.queue.on_payload(slot, bytes, next);
+                conn.queue.on_payload(slot, bytes, &mut self.actions);
             }
-            Action::Io { slot, io } => self.submit(now, c, slot, io, next),
+            Action::Io { slot, io } => self.submit(now, c, slot, io),
             Action::Compare { slot, a, b, len } => {
                 let a = place(&self.rings, conn, slot, a, len);
                 let b = place(&self.rings, conn, slot, b, len);
                 let difference = self.region.first_difference(a, b);
-                conn.queue.on_compared(slot, difference, next);
+                conn.queue.on_compared(slot, difference, &mut self.actions);
             }
             Action::Execute { slot, data } => {
                 let mut bytes = Vec::new();
@@ -129,7 +114,7 @@ impl<D: Device, B: BlockIo> Core<D, B> {
     }
 
     /// Hands an operation to storage, or fails it when its backing is not (or no longer) there.
-    fn submit(&mut self, now: Now, c: u16, slot: Slot, io: Io, next: &mut Vec<Action>) {
+    fn submit(&mut self, now: Now, c: u16, slot: Slot, io: Io) {
         let at = self.backing(io.backing.0);
         let conn = self.conns[usize::from(c)].as_deref_mut().expect("a connection that is here");
         let backing = at.and_then(|at| {
@@ -138,7 +123,8 @@ impl<D: Device, B: BlockIo> Core<D, B> {
         });
         let Some((at, backing)) = backing else {
             self.stats.io_errors += 1;
-            conn.queue.on_io_done(slot, exec_status(Err(IoError::Gone)), next);
+            let gone = exec_status(Err(IoError::Gone));
+            conn.queue.on_io_done(slot, gone, &mut self.actions);
             return;
         };
         backing.in_flight += 1;

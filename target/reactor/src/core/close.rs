@@ -30,9 +30,8 @@ impl<D: Device, B: BlockIo> Core<D, B> {
             out.push(ToControl::Closing { key: conn.key, reason });
         }
         self.buffer_waits.retain(|wait| wait.conn != c);
-        let mut actions = std::mem::take(&mut self.actions);
-        conn.queue.begin_close(&mut actions);
-        self.carry_out(now, c, actions, out);
+        conn.queue.begin_close(&mut self.actions);
+        self.carry_out(now, c, out);
         for at in 0..self.conn(c).slots.len() {
             let slot = Slot(at as u16);
             let state = *self.conn(c).slot(slot);

@@ -98,13 +98,13 @@ impl<D: Device, B: BlockIo> Core<D, B> {
         if closing || doing == Doing::Responding {
             self.take_back_buffer(c, slot);
         }
-        let mut actions = std::mem::take(&mut self.actions);
+        let (conn, actions) = self.conn_and_actions(c);
         match doing {
-            Doing::Pulling => self.conn(c).queue.on_pulled(slot, &mut actions),
-            Doing::Responding => self.conn(c).queue.on_sent(slot, &mut actions),
+            Doing::Pulling => conn.queue.on_pulled(slot, actions),
+            Doing::Responding => conn.queue.on_sent(slot, actions),
             Doing::Nothing => {}
         }
-        self.carry_out(now, c, actions, out);
+        self.carry_out(now, c, out);
     }
 
     /// A message arrived, or a receive was flushed.
@@ -156,11 +156,10 @@ impl<D: Device, B: BlockIo> Core<D, B> {
         let mut capsule = [0; COMMAND_SIZE];
         self.region.read(head, &mut capsule);
         self.stats.capsules += 1;
-        let mut actions = std::mem::take(&mut self.actions);
-        let conn = self.conn(c);
+        let (conn, actions) = self.conn_and_actions(c);
         conn.activity.mark(now);
-        conn.queue.on_capsule(&capsule, received, token, &mut actions);
-        self.carry_out(now, c, actions, out);
+        conn.queue.on_capsule(&capsule, received, token, actions);
+        self.carry_out(now, c, out);
     }
 
     /// An operation on a backing has ended.
@@ -185,12 +184,12 @@ impl<D: Device, B: BlockIo> Core<D, B> {
         state.ios -= 1;
         let last = state.ios == 0;
         let phase = conn.phase;
-        let mut actions = std::mem::take(&mut self.actions);
-        self.conn(c).queue.on_io_done(slot, exec_status(done.result), &mut actions);
+        let (conn, actions) = self.conn_and_actions(c);
+        conn.queue.on_io_done(slot, exec_status(done.result), actions);
         if last && phase != Phase::Open {
             self.take_back_buffer(c, slot);
         }
-        self.carry_out(now, c, actions, out);
+        self.carry_out(now, c, out);
         if phase == Phase::Orphan {
             self.try_forget(c);
         }
@@ -201,11 +200,10 @@ impl<D: Device, B: BlockIo> Core<D, B> {
         while let Some(&wait) = self.buffer_waits.front() {
             let Some(buffer) = self.buddy.allocate(wait.len) else { return };
             self.buffer_waits.pop_front();
-            let mut actions = std::mem::take(&mut self.actions);
-            let conn = self.conn(wait.conn);
+            let (conn, actions) = self.conn_and_actions(wait.conn);
             conn.slot(wait.slot).buffer = buffer;
-            conn.queue.on_buffer(wait.slot, &mut actions);
-            self.carry_out(now, wait.conn, actions, out);
+            conn.queue.on_buffer(wait.slot, actions);
+            self.carry_out(now, wait.conn, out);
         }
     }
 }

@@ -53,6 +53,19 @@ fn no_more_responses_are_under_way_than_the_host_has_receives() {
 }
 
 #[test]
+fn a_host_that_is_not_ready_for_responses_still_has_its_data_pulled() {
+    let mut rig = Rig::new(1 << 20);
+    rig.open(KEY, endpoint(QP, LIMITS), QueueParams { host_receives: 1, ..params() });
+    for cid in 0..2 {
+        rig.capsule(&read(cid, 512), &[]);
+    }
+    (0..2).for_each(|_| rig.core.io_mut().finish(Ok(())));
+    assert_eq!(rig.turn().len(), 2, "one response is out, one waits");
+    let posted = rig.capsule(&write(5, 512), &[]);
+    assert!(matches!(posted[..], [(_, wr)] if is_read(&wr)));
+}
+
+#[test]
 fn responses_wait_for_room_in_the_send_queue() {
     let mut rig = Rig::serving(QpLimits { max_send_wr: 3, ..LIMITS });
     for cid in 0..3 {
