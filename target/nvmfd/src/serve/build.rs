@@ -22,8 +22,8 @@ use tracing::{info, warn};
 /// Seed of what chance does in fault drills: a drill can be repeated.
 const DRILL_SEED: u64 = 1;
 
-/// The rest of [`STOP_WITHIN`] that leaving takes once queues have drained or were given up.
-const LEAVE_WITHIN: Duration = Duration::from_secs(1);
+/// How long cores wait for what is in flight on their disks, within [`STOP_WITHIN`].
+const DISKS_WITHIN: Duration = Duration::from_secs(5);
 
 /// An RDMA provider: a connection manager that opens devices.
 pub(super) trait Provider: ConnectionManager + 'static {
@@ -132,7 +132,7 @@ fn serve_with<P: Provider, M: MakeIo>(
             index,
             cpu: tuning.cpus.get(usize::from(index.0) - 1).copied(),
             poll: tuning.poll,
-            stop_timeout: LEAVE_WITHIN,
+            stop_timeout: DISKS_WITHIN,
             clock,
         };
         let make = make_io.clone();
