@@ -124,6 +124,8 @@ pub struct CoreStats {
     pub read_waits: u64,
     /// Times that a response had to wait for a send or response credit.
     pub send_waits: u64,
+    /// Writes whose data was moved out of a receive, since a shared receive queue ran low.
+    pub vacated: u64,
     /// Queues taken in.
     pub attached: u64,
     /// Queues refused for lack of memory.

@@ -156,6 +156,12 @@ impl Queue {
         self.entry(slot).brought_by
     }
 
+    /// The reactor has moved the data of a write out of the slot's receive and taken the receive
+    /// back itself: the queue no longer releases it.
+    pub fn forget_recv(&mut self, slot: Slot) {
+        self.entry_mut(slot).recv = None;
+    }
+
     /// The outcome's data of a slot for which [`Action::Fill`] was asked.
     pub fn take_fill(&mut self, slot: Slot) -> Vec<u8> {
         std::mem::take(&mut self.entry_mut(slot).fill)

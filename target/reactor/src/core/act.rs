@@ -114,8 +114,13 @@ impl<D: Device, B: BlockIo> Core<D, B> {
     }
 
     /// Hands an operation to storage, or fails it when its backing is not (or no longer) there.
-    fn submit(&mut self, now: Now, c: u16, slot: Slot, io: Io) {
+    fn submit(&mut self, now: Now, c: u16, slot: Slot, mut io: Io) {
         let at = self.backing(io.backing.0);
+        if let (IoKind::Write { .. }, Place::Capsule(from)) = (io.kind, io.place)
+            && self.vacate_recv(c, slot, from, io.len as u32)
+        {
+            io.place = Place::Buffer(0);
+        }
         let conn = self.conns[usize::from(c)].as_deref_mut().expect("a connection that is here");
         let backing = at.and_then(|at| {
             let backing = self.backings[usize::from(at)].as_mut()?;
@@ -149,6 +154,26 @@ impl<D: Device, B: BlockIo> Core<D, B> {
         let request = IoRequest { backing, op, offset: io.offset, len: io.len, buffer, tag };
         self.stats.ios += 1;
         self.io.submit(now, request);
+    }
+
+    /// Moves the data of a write out of its receive when a shared receive queue runs low, so that
+    /// writes that wait for a slow disk do not keep other hosts' capsules out. Returns whether it
+    /// did: it needs a buffer that is free now.
+    fn vacate_recv(&mut self, c: u16, slot: Slot, from: u32, len: u32) -> bool {
+        let conn = self.conns[usize::from(c)].as_deref_mut().expect("a connection that is here");
+        let token = conn.queue.recv(slot);
+        let ring = self.rings[usize::from(of_token(token).0)].as_ref();
+        if !ring.is_some_and(Ring::is_low) || !self.buffer_waits.is_empty() {
+            return false;
+        }
+        let source = place(&self.rings, conn, slot, Place::Capsule(from), len);
+        let Some(buffer) = self.buddy.allocate(len) else { return false };
+        self.region.copy_to(source, &self.region, buffer);
+        conn.slot(slot).buffer = buffer;
+        conn.queue.forget_recv(slot);
+        self.stats.vacated += 1;
+        self.release_recv(token, true);
+        true
     }
 
     /// Gives a slot's buffer back to the pool, if it has one.

@@ -39,6 +39,11 @@ pub(super) struct Ring {
 }
 
 impl Ring {
+    /// Whether it is shared and fewer than a quarter of its receives are posted.
+    pub(super) fn is_low(&self) -> bool {
+        self.shared && (self.posted as usize) < self.states.len() / 4
+    }
+
     /// Where a capsule arrives.
     pub(super) fn head(&self, at: u16) -> Span {
         self.area.slice(u32::from(at) * CAPSULE, CAPSULE)
@@ -88,6 +93,12 @@ impl<D: Device, B: BlockIo> Core<D, B> {
         let (area, data_at) = loop {
             let data_at = (count * CAPSULE).next_multiple_of(PAGE_SIZE as u32);
             let bytes = u64::from(data_at) + u64::from(count) * u64::from(data_stride);
+            // A shared queue leaves a quarter of the memory for what each connection needs.
+            let too_much = queue.shared && bytes > u64::from(self.config.standing) / 4 * 3;
+            if too_much && count / 2 >= least {
+                count /= 2;
+                continue;
+            }
             match self.standing.allocate(bytes) {
                 Some(area) => break (area, data_at),
                 None if count / 2 >= least => count /= 2,

@@ -41,6 +41,25 @@ fn a_shared_receive_queue_shrinks_to_the_memory_there_is() {
 }
 
 #[test]
+fn a_slow_disk_does_not_keep_the_receives_of_a_shared_queue() {
+    let mut rig = Rig::new(1 << 20);
+    rig.open(KEY, shared_endpoint(QP, 8), params());
+    let sgl = SglDescriptor::InCapsule { offset: 0, len: 512 };
+    for cid in 0..8 {
+        rig.capsule(&blocks(IoOpcode::WRITE, cid, 1, sgl), &[cid as u8; 512]);
+        assert!(rig.core.device().posted_recvs(RecvQueueId(1)) > 0);
+    }
+    assert_eq!(rig.core.stats().vacated, 2);
+    let bytes: Vec<u8> =
+        rig.core.io().requests.iter().map(|request| rig.bytes(request.buffer)[0]).collect();
+    assert_eq!(bytes, [0, 1, 2, 3, 4, 5, 6, 7]);
+    (0..8).for_each(|_| rig.core.io_mut().finish(Ok(())));
+    assert_eq!(rig.turn().iter().filter(|(_, wr)| is_send(wr)).count(), 8);
+    assert_eq!(rig.core.device().posted_recvs(RecvQueueId(1)), 8);
+    assert_eq!(rig.core.stats().transfer_bytes, 0);
+}
+
+#[test]
 fn a_shared_receive_that_ends_for_nobody_goes_back_into_use() {
     let mut rig = Rig::new(1 << 20);
     rig.open(KEY, shared_endpoint(QP, 32), params());
