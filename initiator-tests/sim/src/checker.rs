@@ -174,10 +174,7 @@ impl Checker {
     pub fn must_read(&self, token: u64, disk: usize, lba: u64, stamp: Stamp) -> bool {
         let issued = self.reads.get(&token).copied().unwrap_or(0);
         let values = &self.disks[disk].blocks[lba as usize];
-        values
-            .iter()
-            .filter(|v| v.gone.is_none_or(|gone| gone > issued))
-            .all(|v| v.stamp == stamp)
+        values.iter().filter(|v| v.gone.is_none_or(|gone| gone > issued)).all(|v| v.stamp == stamp)
     }
 
     /// What a block may hold now, in words.

@@ -64,8 +64,7 @@ pub struct DiskId(pub usize);
 impl Disks {
     /// No disks yet.
     pub fn new(config: DiskConfig, rng: Rng) -> Disks {
-        let state =
-            State { config, rng, disks: Vec::new(), violations: Vec::new(), in_flight: 0 };
+        let state = State { config, rng, disks: Vec::new(), violations: Vec::new(), in_flight: 0 };
         Disks(Rc::new(RefCell::new(state)))
     }
 

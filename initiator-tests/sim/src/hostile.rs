@@ -4,11 +4,10 @@
 //! Nothing that it is told is checked but one thing: the target must survive it, and its neighbours
 //! must not notice.
 
-use crate::guest::any_descriptor;
 use crate::net::{SimCm, SimDevice};
 use crate::rng::Rng;
 use initiator::{Goodbye, Host, HostState, Payload, Request, commands};
-use nvme_spec_types::Command;
+use nvme_spec_types::{Command, SglDescriptor};
 use rdma::{Access, Now};
 
 /// See the [module](self).
@@ -149,4 +148,23 @@ impl Hostile {
         }
         tail
     }
+}
+
+/// A data descriptor with lengths and keys of chance.
+fn any_descriptor(rng: &mut Rng) -> SglDescriptor {
+    let mut bytes = [0; 16];
+    for byte in &mut bytes {
+        *byte = rng.next() as u8;
+    }
+    bytes[15] = *rng.pick(&[0x40, 0x4f, 0x01, 0x00, 0x21, 0x31, 0x40, 0x55, bytes[15]]);
+    if rng.chance(5_000) {
+        // A small length, so that some get past the first check.
+        bytes[9] = 0;
+        bytes[10] = 0;
+        bytes[11] = 0;
+        if bytes[15] & 0xf0 != 0x40 {
+            bytes[..8].fill(0);
+        }
+    }
+    SglDescriptor::from_bytes(&bytes)
 }

@@ -21,10 +21,10 @@ pub use plan::Plan;
 pub use stage::Fault;
 
 use crate::checker::Checker;
+use crate::disk::Disks;
 use crate::guest::{Guest, Shared};
 use crate::hostile::Hostile;
 use crate::net::Fabric;
-use crate::disk::Disks;
 use crate::rng::Rng;
 use initiator::{Goodbye, HostState};
 use stage::Stage;
@@ -46,7 +46,7 @@ pub struct Report {
 /// Turns in a storm at most, unless the caller says otherwise.
 pub const STORM_STEPS: u64 = 6_000;
 /// Turns that calm and end may take: far more than they need.
-const CALM_STEPS: u64 = 400_000;
+const CALM_STEPS: u64 = 100_000;
 /// Simulated time that calm and end may take. A stuck operation takes ten seconds.
 const CALM_TIME: Duration = Duration::from_secs(180);
 
@@ -87,9 +87,8 @@ impl World {
             violations: Vec::new(),
         };
         let stage = Stage::new(&plan, &fabric, &disks, &mut shared, fault);
-        let guests = (0..plan.guests.len())
-            .map(|at| plan::guest(&plan, at, &fabric, rng.fork()))
-            .collect();
+        let guests =
+            (0..plan.guests.len()).map(|at| plan::guest(&plan, at, &fabric, rng.fork())).collect();
         let hostiles =
             (0..plan.hostiles).map(|at| plan::hostile(&plan, at, &fabric, rng.fork())).collect();
         World {
@@ -201,7 +200,10 @@ impl World {
         let waiting: Vec<String> = self
             .guests
             .iter()
-            .map(|g| format!("{}: {:?}, {} requests", g.name, g.host.state(), g.outstanding()))
+            .map(|g| {
+                let (state, left) = (g.host.state(), g.outstanding());
+                format!("{}: {state:?}, {left} requests, last lost by {}", g.name, g.last_loss)
+            })
             .collect();
         format!("{why} after {} turns and {:?}: {waiting:?}", self.steps, self.now)
     }
@@ -309,8 +311,7 @@ impl World {
         for guest in &mut self.guests {
             guest.quiet = true;
             guest.host.set_reconnect_delay(None);
-            let goodbye =
-                *self.rng.pick(&[Goodbye::Shutdown, Goodbye::Disable, Goodbye::Abrupt]);
+            let goodbye = *self.rng.pick(&[Goodbye::Shutdown, Goodbye::Disable, Goodbye::Abrupt]);
             guest.host.leave(self.now, goodbye);
         }
         let stop_first = self.rng.chance(3_000);

@@ -18,8 +18,8 @@ struct Args {
     /// The first of them.
     #[arg(long, default_value_t = 0)]
     start: u64,
-    /// Run this one only.
-    #[arg(long, conflicts_with_all = ["seeds", "start"])]
+    /// Run this one only, whatever the two before say.
+    #[arg(long)]
     seed: Option<u64>,
     /// Seeds to run at a time [default: as many as there are CPUs].
     #[arg(long)]

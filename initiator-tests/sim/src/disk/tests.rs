@@ -4,8 +4,7 @@ const T0: Duration = Duration::ZERO;
 const LATER: Duration = Duration::from_secs(60);
 
 fn setup(volatile_cache: bool, change: impl FnOnce(&mut DiskConfig)) -> (Disks, SimIo) {
-    let mut config =
-        DiskConfig { latency: (1_000, 100_000), slow: 0, stuck: 0, fault: 0, busy: 0 };
+    let mut config = DiskConfig { latency: (1_000, 100_000), slow: 0, stuck: 0, fault: 0, busy: 0 };
     change(&mut config);
     let disks = Disks::new(config, Rng::new(1));
     let disk = disks.add(Geometry {

@@ -183,7 +183,8 @@ impl Connector for SimCm {
             let device = net.nodes[self.node].devices[&core.0];
             let qp = net.make_qp(device, params, u8::MAX);
             let matches = |&(_, addr, on): &(usize, SocketAddr, bool)| {
-                on && addr.port() == to.port() && (addr.ip().is_unspecified() || addr.ip() == to.ip())
+                on && addr.port() == to.port()
+                    && (addr.ip().is_unspecified() || addr.ip() == to.ip())
             };
             let passive = net.listeners.iter().find(|l| matches(l)).map_or(usize::MAX, |l| l.0);
             net.conns.push(Conn {

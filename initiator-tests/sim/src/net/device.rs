@@ -245,7 +245,12 @@ impl HostDevice for SimDevice {
 
 impl Net {
     /// Makes a queue pair on a device.
-    pub(super) fn make_qp(&mut self, device: usize, params: &rdma::cm::QpParams, reads: u8) -> usize {
+    pub(super) fn make_qp(
+        &mut self,
+        device: usize,
+        params: &rdma::cm::QpParams,
+        reads: u8,
+    ) -> usize {
         let qp = self.qps.len();
         let shared = self.config.shared_recv.filter(|_| params.shared_recv);
         let dev = &mut self.devices[device];

@@ -24,8 +24,8 @@ use crate::rng::Rng;
 use rdma::{CmEvent, ConnId, QpLimits, RecvWr, SendWr, Wc, WcStatus};
 use region::{Region, Span};
 use std::cell::RefCell;
-use std::collections::{BTreeMap, BinaryHeap, VecDeque};
 use std::cmp::Reverse;
+use std::collections::{BTreeMap, BinaryHeap, VecDeque};
 use std::net::SocketAddr;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -275,12 +275,7 @@ impl Fabric {
     /// a violation of its peer.
     pub fn add_node(&self, addr: SocketAddr, trusted: bool) -> SimCm {
         let mut net = self.0.borrow_mut();
-        net.nodes.push(Node {
-            addr,
-            trusted,
-            inbox: VecDeque::new(),
-            devices: BTreeMap::new(),
-        });
+        net.nodes.push(Node { addr, trusted, inbox: VecDeque::new(), devices: BTreeMap::new() });
         let node = net.nodes.len() - 1;
         drop(net);
         SimCm::new(self.clone(), node)

@@ -48,9 +48,10 @@ impl Net {
                 let until = pair.rnr_until;
                 return self.schedule(until, Event::Arrive(qp));
             }
-            let Some(peer) = pair.peer.filter(|&peer| {
-                matches!(self.qps[peer].state, QpState::Init | QpState::Ready)
-            }) else {
+            let Some(peer) = pair
+                .peer
+                .filter(|&peer| matches!(self.qps[peer].state, QpState::Init | QpState::Ready))
+            else {
                 return self.finish(qp, index, WcStatus::RetryExceeded);
             };
             let wr = entry.wr;
@@ -194,8 +195,7 @@ impl Net {
             let retires = std::mem::take(&mut pair.unsignaled_done);
             let device = pair.device;
             let local = rdma::QpId(pair.local.unwrap_or(u32::MAX));
-            let wc =
-                Wc { wr_id: entry.wr.wr_id, qp: local, op: WcOp::Send, status: entry.status };
+            let wc = Wc { wr_id: entry.wr.wr_id, qp: local, op: WcOp::Send, status: entry.status };
             self.devices[device].cq.push_back(Cqe { qp, wc, retires, recv: None });
         }
     }

@@ -62,6 +62,9 @@ pub struct Plan {
     pub data_cores: u16,
     /// Bytes of memory of each core.
     pub core_memory: u32,
+    /// Bytes of it for receives: enough for every queue of every host twice, since the old one may
+    /// not be gone when a host connects anew.
+    pub standing: u32,
     /// Largest transfer in bytes.
     pub max_transfer: u32,
     /// In-capsule data in bytes.
@@ -98,7 +101,7 @@ impl Plan {
             false => 0,
         };
         let max_transfer = 4096 << rng.range(2, 8);
-        let in_capsule = *rng.pick(&[0, 512, 4096, 4096, 8192]);
+        let in_capsule: u32 = *rng.pick(&[0, 512, 4096, 4096, 8192]);
         let net = NetConfig {
             latency: (500, 500 + rng.below(40_000)),
             slow: often(rng, 200),
@@ -125,10 +128,18 @@ impl Plan {
                 discard_zeroes: rng.chance(5_000),
             })
             .collect();
-        let guests = (0..rng.range(1, 3)).map(|_| Self::draw_guest(rng, rough)).collect();
+        let guests: Vec<GuestPlan> =
+            (0..rng.range(1, 3)).map(|_| Self::draw_guest(rng, rough)).collect();
+        let hostiles = usize::from(rng.chance(3_000));
+        let queues: u32 = guests.iter().map(|guest| u32::from(guest.io_queues) + 1).sum();
+        let receives = 2 * (queues + 3 * hostiles as u32) * 64 + net.shared_recv.unwrap_or(0);
+        let standing = receives * (in_capsule.next_multiple_of(4096) + 512) + (1 << 20);
+        let standing = standing.next_multiple_of(4096);
         Plan {
             data_cores: rng.below(4) as u16,
-            core_memory: (4 << 20) + 4 * max_transfer + (rng.below(4) << 20) as u32,
+            // From room for one largest command to room for many.
+            core_memory: standing + 2 * max_transfer * rng.range(1, 8) as u32,
+            standing,
             max_transfer,
             in_capsule,
             max_reads: *rng.pick(&[1, 4, 16]),
@@ -137,7 +148,7 @@ impl Plan {
             disk,
             volumes,
             guests,
-            hostiles: usize::from(rng.chance(3_000)),
+            hostiles,
             cut: often(rng, 20),
             power_cut: rng.chance(2_000),
             mail_delay: rng.below(20_000),

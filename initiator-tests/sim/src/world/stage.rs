@@ -30,12 +30,24 @@ pub enum Fault {
     LostCompletion,
     /// Responses are read from memory that holds something else by then.
     StaleResponse,
+    /// A buffer goes back to its pool twice.
+    #[cfg(feature = "plant")]
+    BufferFreedTwice,
+    /// The credit of an RDMA READ never comes back.
+    #[cfg(feature = "plant")]
+    ReadCreditLeaked,
 }
 
 impl Fault {
     /// All of them, by name.
-    pub const ALL: [(&'static str, Fault); 2] =
-        [("lost-completion", Fault::LostCompletion), ("stale-response", Fault::StaleResponse)];
+    pub const ALL: &'static [(&'static str, Fault)] = &[
+        ("lost-completion", Fault::LostCompletion),
+        ("stale-response", Fault::StaleResponse),
+        #[cfg(feature = "plant")]
+        ("buffer-freed-twice", Fault::BufferFreedTwice),
+        #[cfg(feature = "plant")]
+        ("read-credit-leaked", Fault::ReadCreditLeaked),
+    ];
 }
 
 struct DataCore {
@@ -52,7 +64,6 @@ pub(super) struct Stage {
     cores: Vec<DataCore>,
     volumes: Vec<(DiskId, VolumePlan)>,
     mail_delay: u64,
-    /// Bytes of standing memory that shared receive queues keep for good, by core.
     fault: Option<Fault>,
 }
 
@@ -85,13 +96,8 @@ impl Stage {
             discard_zeroes: false,
         };
         volumes.push((disks.add(geometry(&spare)), spare));
-        let mut stage = Stage {
-            control: None,
-            cores: Vec::new(),
-            volumes,
-            mail_delay: plan.mail_delay,
-            fault,
-        };
+        let mut stage =
+            Stage { control: None, cores: Vec::new(), volumes, mail_delay: plan.mail_delay, fault };
         stage.build(plan, fabric, disks);
         stage
     }
@@ -101,16 +107,21 @@ impl Stage {
         match self.fault {
             Some(Fault::LostCompletion) => fabric.plant(NetFault::LoseSendCompletion),
             Some(Fault::StaleResponse) => fabric.plant(NetFault::StaleSend),
-            None => {}
+            _ => {}
         }
+        let fault = self.fault;
         let mut cores = (0..=plan.data_cores).map(|index| {
             let memory = plan.core_memory as usize;
             let region = Arc::new(Region::map(memory, Pages::Normal).expect("memory for a core"));
             let device = fabric.open_device(&cm, CoreIndex(index), region.clone());
             let io = SimIo::new(disks.clone(), region.clone());
             let (transfer, capsule) = (plan.max_transfer, plan.in_capsule);
-            let config = CoreConfig::halves(CoreIndex(index), transfer, capsule, region.len());
-            Core::new(config, region, device, io).expect("a core with memory enough")
+            let config = CoreConfig {
+                standing: plan.standing,
+                ..CoreConfig::halves(CoreIndex(index), transfer, capsule, region.len())
+            };
+            let core = Core::new(config, region, device, io).expect("a core with memory enough");
+            planted(core, fault)
         });
         let own = cores.next().expect("core 0");
         self.cores = cores
@@ -263,9 +274,10 @@ impl Stage {
 
     /// Whether no queue and no message is left.
     pub(super) fn is_empty(&self) -> bool {
-        let control = self.control.as_ref().is_none_or(|control| {
-            control.queue_count() == 0 && control.core().is_idle()
-        });
+        let control = self
+            .control
+            .as_ref()
+            .is_none_or(|control| control.queue_count() == 0 && control.core().is_idle());
         let idle = |data: &DataCore| {
             data.inbox.is_empty() && data.outbox.is_empty() && data.core.is_idle()
         };
@@ -283,6 +295,22 @@ impl Stage {
         }
         Ok(())
     }
+}
+
+/// The core with a fault of its own planted, if it is one of those.
+#[cfg(feature = "plant")]
+fn planted(mut core: Core<SimDevice, SimIo>, fault: Option<Fault>) -> Core<SimDevice, SimIo> {
+    match fault {
+        Some(Fault::BufferFreedTwice) => core.plant(reactor::core::Plant::BufferFreedTwice),
+        Some(Fault::ReadCreditLeaked) => core.plant(reactor::core::Plant::ReadCreditLeaked),
+        _ => {}
+    }
+    core
+}
+
+#[cfg(not(feature = "plant"))]
+fn planted(core: Core<SimDevice, SimIo>, _: Option<Fault>) -> Core<SimDevice, SimIo> {
+    core
 }
 
 fn geometry(volume: &VolumePlan) -> Geometry {

@@ -1,0 +1,341 @@
+//! What a guest asks for.
+
+use super::{Guest, Kind, Op, Shared};
+use crate::checker::Ending;
+use crate::pattern;
+use initiator::{Payload, Request, SubmitError, commands};
+use nvme_spec_types::{Command, StatusCode};
+use rdma::Access;
+use region::Span;
+
+impl Guest {
+    /// Makes one request; false when there was no room for it.
+    pub(super) fn request(&mut self, shared: &mut Shared) -> bool {
+        if self.host.namespaces().is_empty() || self.rng.chance(500) {
+            return self.admin(shared);
+        }
+        let volume = self.rng.below(shared.volumes.len() as u64) as usize;
+        let vol = shared.volumes[volume];
+        let most = self.config.max_blocks.min(vol.blocks);
+        let blocks = match self.rng.below(10) {
+            0 => self.rng.range(1, most),
+            1..=3 => self.rng.range(1, most.min(64)),
+            _ => self.rng.range(1, most.min(8)),
+        };
+        let lba = self.rng.below(vol.blocks - blocks + 1);
+        let kind = match self.rng.below(100) {
+            0..=39 => Kind::Write,
+            40..=74 => Kind::Read,
+            75..=79 => Kind::Compare(0),
+            80..=84 => Kind::WriteZeroes,
+            85..=88 => Kind::Deallocate,
+            89..=93 => return self.flush(shared, volume),
+            94..=96 => return self.wrong(shared, volume),
+            _ => return self.abort(shared),
+        };
+        match kind {
+            Kind::WriteZeroes | Kind::Deallocate => self.zero(shared, kind, volume, lba, blocks),
+            _ => self.transfer(shared, kind, volume, lba, blocks),
+        }
+    }
+
+    /// Cuts a length into ranges of memory, not always at block borders.
+    fn memory(&mut self, len: u32, most: usize) -> Option<Vec<Span>> {
+        let parts = if self.rng.chance(7_000) { 1 } else { self.rng.range(1, most as u64) as u32 };
+        let mut spans = Vec::new();
+        let mut left = len;
+        for part in (1..=parts).rev() {
+            let size = match part {
+                1 => left,
+                _ => (self.rng.range(1, u64::from(left / part).max(1)) as u32).min(left),
+            };
+            if size == 0 {
+                continue;
+            }
+            match self.host.arena().alloc(size) {
+                Some(span) => spans.push(span),
+                None => {
+                    self.free(spans);
+                    return None;
+                }
+            }
+            left -= size;
+        }
+        Some(spans)
+    }
+
+    pub(super) fn free(&mut self, spans: Vec<Span>) {
+        for span in spans {
+            self.host.arena().free(span);
+        }
+    }
+
+    fn put(&mut self, spans: &[Span], bytes: &[u8]) {
+        let mut at = 0;
+        for &span in spans {
+            let end = at + span.len() as usize;
+            self.host.region().write(span, &bytes[at..end]);
+            at = end;
+        }
+    }
+
+    pub(super) fn take(&mut self, spans: &[Span]) -> Vec<u8> {
+        let mut bytes = vec![0; spans.iter().map(|s| s.len() as usize).sum()];
+        let mut at = 0;
+        for &span in spans {
+            let end = at + span.len() as usize;
+            self.host.region().read(span, &mut bytes[at..end]);
+            at = end;
+        }
+        bytes
+    }
+
+    /// A command that moves data: Write, Read or Compare.
+    pub(super) fn transfer(
+        &mut self,
+        shared: &mut Shared,
+        mut kind: Kind,
+        volume: usize,
+        lba: u64,
+        blocks: u64,
+    ) -> bool {
+        let vol = shared.volumes[volume];
+        let size = 1usize << vol.lba_shift;
+        let len = (blocks as usize * size) as u32;
+        if self.host.info().max_transfer.is_some_and(|most| len > most) {
+            return false;
+        }
+        let room = self.host.info().in_capsule;
+        let writes = matches!(kind, Kind::Write | Kind::Compare(_));
+        let inline = writes && len <= room && self.rng.chance(5_000);
+        let most = usize::from(self.host.info().msdbd.max(1)).min(room as usize / 16).max(1);
+        let Some(spans) = self.memory(len, if inline { 1 } else { most }) else { return false };
+        let token = shared.token();
+        let fua = self.rng.chance(1_000);
+        let mut stamp = token;
+        if let Kind::Compare(expected) = &mut kind {
+            // Mostly what is there, to succeed at times.
+            let there = (0..shared.next_token.min(1 << 20))
+                .rev()
+                .take(64)
+                .find(|&s| shared.checker.may_read(0, vol.disk, lba, s));
+            stamp = there.unwrap_or(0);
+            *expected = stamp;
+        }
+        if writes {
+            let mut bytes = vec![0; len as usize];
+            for (index, block) in bytes.chunks_exact_mut(size).enumerate() {
+                pattern::fill(block, stamp, lba + index as u64);
+            }
+            self.put(&spans, &bytes);
+        } else {
+            for &span in &spans {
+                self.host.region().fill(span, 0xcc);
+            }
+        }
+        let command = match kind {
+            Kind::Write => commands::write(vol.nsid, lba, blocks as u32, fua),
+            Kind::Compare(_) => commands::compare(vol.nsid, lba, blocks as u32),
+            _ => commands::read(vol.nsid, lba, blocks as u32, fua),
+        };
+        let data = if inline {
+            Payload::InCapsule(spans[0])
+        } else {
+            let access = if writes { Access::RemoteRead } else { Access::RemoteWrite };
+            Payload::Keyed { spans: spans.clone(), access, invalidate: self.config.invalidate }
+        };
+        let refused = matches!(kind, Kind::Write) && vol.read_only;
+        if refused {
+            kind = Kind::Wrong(StatusCode::NAMESPACE_WRITE_PROTECTED);
+        }
+        match kind {
+            Kind::Write => {
+                shared.checker.write(token, vol.disk, &[(lba, blocks)], token, fua, false);
+            }
+            Kind::Read | Kind::Compare(_) => shared.checker.begin(token),
+            _ => {}
+        }
+        self.submit(shared, token, command, data, kind, volume, lba, blocks, spans)
+    }
+
+    fn zero(
+        &mut self,
+        shared: &mut Shared,
+        mut kind: Kind,
+        volume: usize,
+        lba: u64,
+        blocks: u64,
+    ) -> bool {
+        let vol = shared.volumes[volume];
+        let token = shared.token();
+        let fua = self.rng.chance(1_000);
+        let mut spans = Vec::new();
+        let (command, data, ranges) = if let Kind::WriteZeroes = kind {
+            let deallocate = self.rng.chance(5_000);
+            let command = commands::write_zeroes(vol.nsid, lba, blocks as u32, deallocate, fua);
+            (command, Payload::None, vec![(lba, blocks)])
+        } else {
+            let mut ranges = vec![(lba, blocks)];
+            for _ in 0..self.rng.below(4) {
+                ranges.push((self.rng.below(vol.blocks), 1));
+            }
+            let pairs: Vec<(u64, u32)> = ranges.iter().map(|&(l, b)| (l, b as u32)).collect();
+            let bytes = commands::dataset_ranges(&pairs);
+            let Some(memory) = self.memory(bytes.len() as u32, 1) else { return false };
+            self.put(&memory, &bytes);
+            spans = memory;
+            let command = commands::deallocate(vol.nsid, ranges.len() as u32);
+            let inline = bytes.len() <= self.host.info().in_capsule as usize;
+            let data = if inline && self.rng.chance(5_000) {
+                Payload::InCapsule(spans[0])
+            } else {
+                let (access, invalidate) = (Access::RemoteRead, self.config.invalidate);
+                Payload::Keyed { spans: spans.clone(), access, invalidate }
+            };
+            // Overlapping ranges would put two values of one write into a block.
+            ranges.sort_unstable();
+            let mut apart: Vec<(u64, u64)> = Vec::new();
+            for (first, count) in ranges {
+                let from = apart.last().map_or(first, |&(f, c)| first.max(f + c));
+                if from < first + count {
+                    apart.push((from, first + count - from));
+                }
+            }
+            (command, data, apart)
+        };
+        if vol.read_only {
+            kind = Kind::Wrong(StatusCode::NAMESPACE_WRITE_PROTECTED);
+        } else {
+            let maybe = matches!(kind, Kind::Deallocate);
+            shared.checker.write(token, vol.disk, &ranges, 0, fua && !maybe, maybe);
+        }
+        self.submit(shared, token, command, data, kind, volume, lba, blocks, spans)
+    }
+
+    fn flush(&mut self, shared: &mut Shared, volume: usize) -> bool {
+        let vol = shared.volumes[volume];
+        let token = shared.token();
+        let all = self.rng.chance(2_000);
+        let disks =
+            if all { shared.volumes.iter().map(|v| v.disk).collect() } else { vec![vol.disk] };
+        shared.checker.begin(token);
+        let command = commands::flush(if all { u32::MAX } else { vol.nsid });
+        self.submit(shared, token, command, Payload::None, Kind::Flush(disks), volume, 0, 0, vec![])
+    }
+
+    /// A command that must be refused.
+    fn wrong(&mut self, shared: &mut Shared, volume: usize) -> bool {
+        let vol = shared.volumes[volume];
+        let size = 1u32 << vol.lba_shift;
+        let Some(spans) = self.memory(size, 1) else { return false };
+        let token = shared.token();
+        let keyed = Payload::Keyed {
+            spans: spans.clone(),
+            access: Access::RemoteWrite,
+            invalidate: self.config.invalidate,
+        };
+        let (command, data, status) = match self.rng.below(5) {
+            0 => {
+                let command = commands::read(vol.nsid, vol.blocks, 1, false);
+                (command, keyed, StatusCode::LBA_OUT_OF_RANGE)
+            }
+            1 => {
+                let command = commands::read(vol.nsid, u64::MAX, 1, false);
+                (command, keyed, StatusCode::LBA_OUT_OF_RANGE)
+            }
+            2 => {
+                let command = commands::read(0x1234_5678, 0, 1, false);
+                (command, keyed, StatusCode::INVALID_NAMESPACE_OR_FORMAT)
+            }
+            3 if vol.blocks > 1 => {
+                // More blocks than the descriptor has room for.
+                let command = commands::read(vol.nsid, 0, 2, false);
+                (command, keyed, StatusCode::DATA_SGL_LENGTH_INVALID)
+            }
+            _ => {
+                let mut bytes = *commands::read(vol.nsid, 0, 1, false).as_bytes();
+                bytes[0] = 0x7d;
+                (Command::from_bytes(bytes), keyed, StatusCode::INVALID_OPCODE)
+            }
+        };
+        self.submit(shared, token, command, data, Kind::Wrong(status), volume, 0, 0, spans)
+    }
+
+    fn abort(&mut self, shared: &mut Shared) -> bool {
+        let nth = self.rng.below(self.ops.len().max(1) as u64) as usize;
+        let io = |op: &&Op| op.qid > 0 && !op.abort_asked;
+        let found = self.ops.iter().filter(|(_, op)| io(op)).nth(nth);
+        let Some((&target, op)) = found else { return self.admin(shared) };
+        let command = commands::abort(op.qid, op.cid);
+        let token = shared.token();
+        let kind = Kind::Abort(target);
+        if let Some(op) = self.ops.get_mut(&target) {
+            op.abort_asked = true;
+        }
+        self.submit(shared, token, command, Payload::None, kind, 0, 0, 0, vec![])
+    }
+
+    fn admin(&mut self, shared: &mut Shared) -> bool {
+        let (command, len) = match self.rng.below(6) {
+            0 => (commands::identify(0x01, 0), 4096),
+            1 => (commands::get_log_page(0x02, u32::MAX, 0, 512, true), 512),
+            2 => (commands::get_log_page(0x01, u32::MAX, 0, 64, true), 64),
+            3 => (commands::get_features(0x07), 0),
+            4 => (commands::keep_alive(), 0),
+            _ => (commands::identify(0x02, 0), 4096),
+        };
+        let mut spans = Vec::new();
+        let mut data = Payload::None;
+        if len != 0 {
+            let Some(memory) = self.memory(len, 1) else { return false };
+            let (access, invalidate) = (Access::RemoteWrite, self.config.invalidate);
+            data = Payload::Keyed { spans: memory.clone(), access, invalidate };
+            spans = memory;
+        }
+        let token = shared.token();
+        let kind = Kind::Admin;
+        self.submit(shared, token, command, data, kind, 0, 0, 0, spans)
+    }
+
+    #[allow(clippy::too_many_arguments)] // the parts of one record
+    fn submit(
+        &mut self,
+        shared: &mut Shared,
+        token: u64,
+        command: Command,
+        data: Payload,
+        kind: Kind,
+        volume: usize,
+        lba: u64,
+        blocks: u64,
+        spans: Vec<Span>,
+    ) -> bool {
+        let admin = matches!(kind, Kind::Abort(_) | Kind::Admin);
+        let queues = u64::from(self.host.io_queues()).max(1);
+        let qid = if admin { 0 } else { self.rng.range(1, queues) as u16 };
+        match self.host.submit(qid, Request { command, data, token }) {
+            Ok(cid) => {
+                let (abort_asked, abort_claimed) = (false, false);
+                let op =
+                    Op { kind, volume, lba, blocks, spans, cid, qid, abort_asked, abort_claimed };
+                self.ops.insert(token, op);
+                true
+            }
+            Err(error) => {
+                // It was never issued.
+                shared.checker.write_ended(token, Ending::Failure);
+                shared.checker.end(token);
+                if let Kind::Abort(target) = kind
+                    && let Some(op) = self.ops.get_mut(&target)
+                {
+                    op.abort_asked = false;
+                }
+                self.free(spans);
+                if error == SubmitError::Data {
+                    shared.violation(format!("{}: the host could not describe data", self.name));
+                }
+                false
+            }
+        }
+    }
+}
