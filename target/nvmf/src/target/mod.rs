@@ -12,7 +12,8 @@
 //!
 //! # Inside
 //! Everything is kept in ordered maps, so that the same events give the same actions. Handlers of
-//! commands return what to answer or a [`fail::Fail`]; [`Target::on_command`] alone completes.
+//! commands return what to answer or a failure with its place; [`Target::on_command`] alone
+//! completes.
 
 mod abort;
 mod admission;

@@ -91,6 +91,7 @@ fn an_abort_is_forgotten_with_its_controller() {
     bench.feed(admin, &abort(1, 1), &[]);
     let token = asked(&mut bench)[0].2;
     bench.target.on_queue_closed(bench.now, admin, &mut bench.out);
+    assert!(matches!(bench.out[..], [TargetAction::Close { .. }]), "{:?}", bench.out);
     bench.out.clear();
     bench.target.on_abort_done(bench.now, token, true, &mut bench.out);
     assert!(bench.out.is_empty());

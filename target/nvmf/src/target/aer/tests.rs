@@ -83,6 +83,18 @@ fn an_event_is_masked_until_its_log_is_read_without_retaining_it() {
 }
 
 #[test]
+fn an_event_whose_log_was_read_before_a_request_came_is_not_told() {
+    let mut bench = Bench::new();
+    let (admin, _) = bench.ready();
+    change(&mut bench, 2);
+    read(&mut bench, admin, LogId::CHANGED_NAMESPACES, false);
+    let slot = request(&mut bench, admin, 1);
+    assert_eq!(bench.answer(admin, slot), None);
+    change(&mut bench, 3);
+    assert_eq!(bench.answer(admin, slot), Some(Outcome::result(NAMESPACE_CHANGED)));
+}
+
+#[test]
 fn an_event_that_the_host_does_not_want_is_not_told() {
     let mut bench = Bench::new();
     let (admin, _) = bench.ready();

@@ -1,6 +1,7 @@
 use super::super::tests::*;
 use super::*;
 use crate::view::SubsystemView;
+use nvme_spec_types::nqn::DISCOVERY_NQN;
 use std::sync::Arc;
 
 /// The views that were published; forgets the other actions.
@@ -64,6 +65,17 @@ fn namespaces_that_cannot_be_are_refused() {
     assert!(bench.out.is_empty());
     let largest = NamespaceConfig { block_count: 1 << 54, ..good };
     assert_eq!(add(&mut bench, largest), Ok(()));
+}
+
+#[test]
+fn each_kind_of_identifier_is_of_one_namespace_only() {
+    let mut bench = Bench::new();
+    let with = |nsid, nguid, eui64| NamespaceConfig { nguid, eui64, ..namespace_config(nsid) };
+    add(&mut bench, with(2, [2; 16], [2; 8])).unwrap();
+    let taken = Err(ConfigError::IdentifierTaken(2));
+    assert_eq!(add(&mut bench, with(3, [2; 16], [3; 8])), taken);
+    assert_eq!(add(&mut bench, with(3, [3; 16], [2; 8])), taken);
+    assert_eq!(add(&mut bench, with(3, [3; 16], [3; 8])), Ok(()));
 }
 
 #[test]
@@ -132,8 +144,6 @@ fn subsystems_that_cannot_be_are_refused() {
     let nqn = |nqn: &str, reason| Err(ConfigError::InvalidNqn { nqn: nqn.to_owned(), reason });
     assert_eq!(add(|c| c.nqn = "disks".to_owned()), nqn("disks", NqnError::BadForm));
     assert_eq!(add(|c| c.nqn = String::new()), nqn("", NqnError::Empty));
-    let hosts = AllowedHosts::Only(vec!["me".to_owned()]);
-    assert_eq!(hosts, AllowedHosts::Only(vec!["me".to_owned()]));
     let error = add(|c| c.hosts = AllowedHosts::Only(vec!["me".to_owned()]));
     assert_eq!(error, nqn("me", NqnError::BadForm));
     assert!(matches!(add(|c| c.serial = "x".repeat(21)), Err(ConfigError::InvalidText { .. })));
@@ -141,9 +151,8 @@ fn subsystems_that_cannot_be_are_refused() {
     assert!(matches!(add(|c| c.model.clear()), Err(ConfigError::InvalidText { .. })));
     let taken = ConfigError::SubsystemExists(SUBNQN.to_owned());
     assert_eq!(add(|c| c.nqn = SUBNQN.to_owned()), Err(taken));
-    let discovery = nvme_spec_types::nqn::DISCOVERY_NQN;
-    let taken = ConfigError::SubsystemExists(discovery.to_owned());
-    assert_eq!(add(|c| c.nqn = nvme_spec_types::nqn::DISCOVERY_NQN.to_owned()), Err(taken));
+    let taken = ConfigError::SubsystemExists(DISCOVERY_NQN.to_owned());
+    assert_eq!(add(|c| c.nqn = DISCOVERY_NQN.to_owned()), Err(taken));
     assert!(add(|_| {}).is_ok());
 }
 

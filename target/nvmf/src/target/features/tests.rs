@@ -77,9 +77,13 @@ fn a_reset_brings_the_defaults_back() {
 
 #[test]
 fn as_many_queues_are_granted_as_asked_for_up_to_the_most() {
-    for (asked, granted) in
-        [(0, 0), (0x0001_0001, 0x0001_0001), (0x0005_0002, 0x0002_0002), (0x00ff_00ff, 0x0003_0003)]
-    {
+    for (asked, granted) in [
+        (0, 0),
+        (0x0001_0001, 0x0001_0001),
+        (0x0005_0002, 0x0002_0002),
+        (0x0001_0002, 0x0001_0001),
+        (0x00ff_00ff, 0x0003_0003),
+    ] {
         let mut bench = Bench::new();
         let (queue, _) = bench.ready();
         let outcome = set(&mut bench, queue, setting(FeatureId::NUMBER_OF_QUEUES, asked));

@@ -63,3 +63,19 @@ impl ErrorLog {
         page
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use nvme_spec_types::StatusCode;
+
+    #[test]
+    fn no_more_than_64_failures_are_kept() {
+        let mut log = ErrorLog::default();
+        let fail = Fail::dnr(StatusCode::INVALID_OPCODE);
+        for _ in 0..100 {
+            log.add(0, &Command::ZERO, fail.status, fail);
+        }
+        assert_eq!((log.entries.len(), log.count()), (ENTRIES, 100));
+    }
+}

@@ -235,7 +235,12 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 200, ..ProptestConfig::default() })]
     #[test]
     fn any_sequence_of_events_keeps_the_books(events in prop::collection::vec(event(), 1..80)) {
-        let mut world = World { bench: Bench::new(), owed: BTreeSet::new(), aborts: Vec::new() };
+        let mut bench = Bench::new();
+        let (_, cntlid) = bench.ready();
+        for qid in 1..=3 {
+            bench.io_queue(cntlid, qid).unwrap();
+        }
+        let mut world = World { bench, owed: BTreeSet::new(), aborts: Vec::new() };
         let mut closed = BTreeSet::new();
         for event in events {
             world.happen(event);
