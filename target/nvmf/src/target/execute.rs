@@ -37,10 +37,10 @@ impl Target {
         match answer {
             Ok(Reply::Later) => {}
             Ok(Reply::Done(outcome)) => out.push(TargetAction::Complete { queue, slot, outcome }),
-            Ok(Reply::Last(outcome, reason)) => {
+            Ok(Reply::Last(outcome)) => {
                 out.push(TargetAction::Complete { queue, slot, outcome });
                 self.unbind_io_queue(queue);
-                self.close_queue(queue, reason, out);
+                self.retire_queue(queue, out);
             }
             Err(fail) => {
                 let outcome = self.note_failure(bound, &command, fail);
@@ -152,12 +152,13 @@ pub(super) const ADMIN_COMMANDS: &[AdminOpcode] = &[
     AdminOpcode::KEEP_ALIVE,
 ];
 
-/// Disconnect of an I/O queue (NVMe Base 2.1, 6.5).
+/// Disconnect of an I/O queue (NVMe Base 2.1, 6.5). The queue closes the connection when the
+/// response has gone out; closing it from here could overtake the response.
 fn disconnect(command: &Command) -> Answer {
     if Disconnect::from_command(command).recfmt != 0 {
         return Err(Fail::dnr(StatusCode::CONNECT_INCOMPATIBLE_FORMAT).at(at::CDW10));
     }
-    Ok(Reply::Last(Outcome::ok(), "the host sent a Disconnect command"))
+    Ok(Reply::Last(Outcome::ok()))
 }
 
 #[cfg(test)]

@@ -71,8 +71,8 @@ impl Fail {
 pub(super) enum Reply {
     /// Complete it.
     Done(Outcome),
-    /// Complete it, then close its queue for this reason.
-    Last(Outcome, &'static str),
+    /// Complete it; its queue then ends the connection itself.
+    Last(Outcome),
     /// It is held and will be completed later.
     Later,
 }

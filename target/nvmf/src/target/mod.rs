@@ -78,7 +78,7 @@ pub struct Target {
 struct QueueState {
     info: QueueInfo,
     bound: Option<Bound>,
-    /// [`TargetAction::Close`] was asked for: nothing will come of it any more.
+    /// Its end was asked for, by us or by Disconnect: nothing will come of it any more.
     closing: bool,
 }
 
@@ -187,11 +187,19 @@ impl Target {
 
     /// Asks for the end of a connection, once. From now on the queue belongs to nobody.
     fn close_queue(&mut self, queue: QueueKey, reason: &str, out: &mut Vec<TargetAction>) {
-        let Some(state) = self.queues.get_mut(&queue) else { return };
-        state.bound = None;
-        if !std::mem::replace(&mut state.closing, true) {
-            self.end_aborts_aimed_at(queue, out);
+        if self.retire_queue(queue, out) {
             out.push(TargetAction::Close { queue, reason: reason.to_owned() });
         }
+    }
+
+    /// The queue is about to end and belongs to nobody any more. Says whether that is new.
+    fn retire_queue(&mut self, queue: QueueKey, out: &mut Vec<TargetAction>) -> bool {
+        let Some(state) = self.queues.get_mut(&queue) else { return false };
+        state.bound = None;
+        let new = !std::mem::replace(&mut state.closing, true);
+        if new {
+            self.end_aborts_aimed_at(queue, out);
+        }
+        new
     }
 }

@@ -34,17 +34,18 @@ fn before_enabling_commands_are_out_of_sequence() {
 }
 
 #[test]
-fn disconnect_completes_and_then_closes_its_io_queue() {
+fn disconnect_frees_the_queue_id_and_leaves_closing_to_the_queue() {
     let mut bench = Bench::new();
     let (_, cntlid) = bench.ready();
     let io = bench.io_queue(cntlid, 1).unwrap();
-    let slot = bench.feed(io, &fabrics(0x08), &[]);
-    assert!(matches!(
-        bench.out[..],
-        [TargetAction::Complete { .. }, TargetAction::Close { queue, .. }] if queue == io
-    ));
-    assert_eq!(bench.answer(io, slot), Some(Outcome::ok()));
-    bench.io_queue(cntlid, 1).unwrap();
+    assert_eq!(bench.run(io, &fabrics(0x08), &[]), Outcome::ok());
+    assert!(bench.out.is_empty());
+    let late = bench.run(io, &fabrics(0x08), &[]);
+    assert_eq!(late, Outcome::error(StatusCode::ABORTED_SQ_DELETION.into()));
+    let again = bench.io_queue(cntlid, 1).unwrap();
+    bench.target.on_queue_closed(bench.now, io, &mut bench.out);
+    assert!(bench.out.is_empty());
+    assert!(bench.target.controllers().next().unwrap().queues.iter().any(|q| q.queue == again));
 }
 
 #[test]
