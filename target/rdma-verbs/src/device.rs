@@ -269,8 +269,8 @@ impl VerbsDevice {
         let Some(endpoint) = &mut slot.endpoint else { return };
         let id = QpId(u32::from(qp));
         let stash = &mut self.stash;
-        endpoint.sends.flush_local(abandon, |wr_id| {
-            let wc = Wc { wr_id, qp: id, op: WcOp::Send, status: WcStatus::Flushed };
+        endpoint.sends.flush_local(abandon, |wr_id, status| {
+            let wc = Wc { wr_id, qp: id, op: WcOp::Send, status };
             stash.push_back(Stashed { wc, shared: None });
         });
         if let Some(recvs) = &mut endpoint.recvs {
@@ -394,13 +394,26 @@ impl VerbsDevice {
             let slot = self.qps.get_mut(usize::from(raw.tag.slot))?;
             let endpoint =
                 slot.endpoint.as_mut().filter(|_| slot.generation == raw.tag.generation)?;
-            let wr_id = endpoint.sends.complete(raw.tag.index);
+            let qp = QpId(u32::from(raw.tag.slot));
+            let told = |(wr_id, status)| {
+                let wc = Wc { wr_id, qp, op: WcOp::Send, status };
+                Stashed { wc, shared: None }
+            };
+            endpoint.sends.complete(raw.tag.index, status);
+            let mut first = endpoint.sends.next_done().map(told);
+            // Where one releases several, or some wait already, the order is kept by the stash.
+            let mut next = endpoint.sends.next_done();
+            if next.is_some() || !self.stash.is_empty() {
+                self.stash.extend(first.take());
+            }
+            while let Some(done) = next {
+                self.stash.push_back(told(done));
+                next = endpoint.sends.next_done();
+            }
             if !ok {
                 self.mark_failed(raw.tag.slot);
             }
-            let qp = QpId(u32::from(raw.tag.slot));
-            let wc = Wc { wr_id: wr_id?, qp, op: WcOp::Send, status };
-            return Some(Stashed { wc, shared: None });
+            return first;
         }
         let slot = self.rqs.get_mut(usize::from(raw.tag.slot))?;
         if slot.generation != raw.tag.generation {

@@ -5,7 +5,7 @@
 //! complete flushed when all before them are done. Everything is allocated when it is made.
 
 use crate::config::MAX_INLINE;
-use rdma::{SendOp, SendWr, WrId};
+use rdma::{SendOp, SendWr, WcStatus, WrId};
 use rdma_sys::{ibv_mw, ibv_send_flags, ibv_send_wr, ibv_sge, ibv_wr_opcode};
 use region::Region;
 use std::ptr::null_mut;
@@ -23,6 +23,8 @@ enum Purpose {
 struct Entry {
     purpose: Purpose,
     signaled: bool,
+    /// How it ended, as soon as that is known; told when all before it are done.
+    ended: Option<WcStatus>,
 }
 
 /// An opened window: which, where, with what key and rights.
@@ -80,7 +82,7 @@ impl SendRing {
     /// Room for `depth` work requests.
     pub(crate) fn new(depth: u32, max_inline: u32) -> SendRing {
         let len = depth.max(1).next_power_of_two() as usize;
-        let entry = Entry { purpose: Purpose::Window, signaled: false };
+        let entry = Entry { purpose: Purpose::Window, signaled: false, ended: None };
         let sge = ibv_sge { addr: 0, length: 0, lkey: 0 };
         let inline = if max_inline == 0 { 0 } else { len };
         SendRing {
@@ -117,15 +119,17 @@ impl SendRing {
 
     /// Whether the card owes a completion that it is certain to give.
     fn card_owes_signaled(&self) -> bool {
-        (0..self.handed.wrapping_sub(self.head))
-            .any(|i| self.entries[self.at(self.head.wrapping_add(i))].signaled)
+        (0..self.handed.wrapping_sub(self.head)).any(|i| {
+            let entry = self.entries[self.at(self.head.wrapping_add(i))];
+            entry.signaled && entry.ended.is_none()
+        })
     }
 
     fn next(&mut self, purpose: Purpose, signaled: bool) -> (usize, u32) {
         assert!(self.room() > 0, "more sends posted than the queue pair takes");
         let seq = self.tail;
         let at = self.at(seq);
-        self.entries[at] = Entry { purpose, signaled };
+        self.entries[at] = Entry { purpose, signaled, ended: None };
         self.unsignaled = if signaled { 0 } else { self.unsignaled + 1 };
         self.tail = self.tail.wrapping_add(1);
         (at, seq)
@@ -269,23 +273,50 @@ impl SendRing {
         taken == count
     }
 
-    /// A completion of sequence number `seq`: it and all before it leave the ring. Gives the
-    /// caller's id when the completion is to be told, `None` for a stray one or one of ours.
-    pub(crate) fn complete(&mut self, seq: u32) -> Option<WrId> {
-        if seq.wrapping_sub(self.head) >= self.handed.wrapping_sub(self.head) {
-            return None;
+    /// A completion of sequence number `seq`; what can be told now comes from
+    /// [`next_done`](Self::next_done). Signaled work before it may be out still: soft iWARP
+    /// completes a SEND that follows an RDMA READ when it is sent, and the READ when its data is
+    /// there. Then it is held back, so that completions keep the order of posting.
+    pub(crate) fn complete(&mut self, seq: u32, status: WcStatus) {
+        let place = seq.wrapping_sub(self.head);
+        if place >= self.handed.wrapping_sub(self.head) {
+            return; // a stray one
         }
-        self.head = seq.wrapping_add(1);
-        match self.entries[self.at(seq)].purpose {
-            Purpose::Caller(wr_id) => Some(wr_id),
-            Purpose::Window => None,
+        let at = self.at(seq);
+        self.entries[at].ended.get_or_insert(status);
+        if place == 0 {
+            return;
         }
+        for i in (0..place).rev() {
+            let before = self.at(self.head.wrapping_add(i));
+            let entry = &mut self.entries[before];
+            if entry.signaled || entry.ended.is_some() {
+                break;
+            }
+            entry.ended = Some(WcStatus::Success);
+        }
+    }
+
+    /// The caller's next work request, in posting order, that is done and to be told of. Those
+    /// that ended well and were not signaled, and ours, leave the ring untold.
+    pub(crate) fn next_done(&mut self) -> Option<(WrId, WcStatus)> {
+        while self.head != self.handed {
+            let entry = self.entries[self.at(self.head)];
+            let status = entry.ended?;
+            self.head = self.head.wrapping_add(1);
+            if let Purpose::Caller(wr_id) = entry.purpose
+                && (entry.signaled || status != WcStatus::Success)
+            {
+                return Some((wr_id, status));
+            }
+        }
+        None
     }
 
     /// Of a failed queue pair: what completes without the card, in order: everything when
     /// `abandon`, else what was never handed over, once the card owes nothing before it.
     /// An unsignaled one that the card had is left out; it may have been carried out.
-    pub(crate) fn flush_local(&mut self, abandon: bool, mut told: impl FnMut(WrId)) {
+    pub(crate) fn flush_local(&mut self, abandon: bool, mut told: impl FnMut(WrId, WcStatus)) {
         if self.len() == 0 || (!abandon && (!self.has_staged() || self.card_owes_signaled())) {
             return;
         }
@@ -295,7 +326,7 @@ impl SendRing {
             if let Purpose::Caller(wr_id) = entry.purpose
                 && (!with_card || entry.signaled)
             {
-                told(wr_id);
+                told(wr_id, entry.ended.unwrap_or(WcStatus::Flushed));
             }
             self.head = self.head.wrapping_add(1);
             if !with_card {

@@ -1,7 +1,7 @@
 //! The ring without a card: who is told what, in which order.
 
 use super::SendRing;
-use rdma::{RemoteAddr, SendOp, SendWr, WrId};
+use rdma::{RemoteAddr, SendOp, SendWr, WcStatus, WrId};
 use rdma_sys::ibv_send_wr;
 use region::{Pages, Region, Span};
 use std::ptr::null_mut;
@@ -35,8 +35,14 @@ fn chain(mut first: *mut ibv_send_wr) -> Vec<u64> {
 
 fn flushed(ring: &mut SendRing, abandon: bool) -> Vec<u64> {
     let mut told = Vec::new();
-    ring.flush_local(abandon, |id| told.push(id.0));
+    ring.flush_local(abandon, |id, _| told.push(id.0));
     told
+}
+
+/// A completion of the card: whom the caller is told of then.
+fn complete(ring: &mut SendRing, seq: u32) -> Vec<u64> {
+    ring.complete(seq, WcStatus::Success);
+    std::iter::from_fn(|| ring.next_done()).map(|(id, _)| id.0).collect()
 }
 
 #[test]
@@ -55,7 +61,7 @@ fn a_chain_keeps_posting_order_across_the_ring_s_end() {
         let base = u64::from(round) * 3;
         assert_eq!(seen, [base, base + 1, base + 2]);
         for i in 0..3u32 {
-            assert_eq!(ring.complete(round * 3 + i), Some(WrId(u64::from(i))));
+            assert_eq!(complete(&mut ring, round * 3 + i), [u64::from(i)]);
         }
         assert_eq!(ring.len(), 0);
     }
@@ -69,9 +75,36 @@ fn a_signaled_completion_retires_the_unsignaled_before_it() {
     stage(&mut ring, &region, 11, false);
     stage(&mut ring, &region, 12, true);
     assert!(ring.hand_over(|_| null_mut()));
-    assert_eq!(ring.complete(2), Some(WrId(12)));
+    assert_eq!(complete(&mut ring, 2), [12]);
     assert_eq!(ring.room(), 4);
-    assert_eq!(ring.complete(1), None, "a late completion of a retired one is dropped");
+    assert_eq!(complete(&mut ring, 1), [], "a late completion of a retired one is dropped");
+}
+
+#[test]
+fn a_send_that_completes_before_an_earlier_read_is_told_after_it() {
+    let region = region();
+    let mut ring = SendRing::new(8, 0);
+    for (id, signaled) in [(10, true), (11, false), (12, true)] {
+        stage(&mut ring, &region, id, signaled);
+    }
+    assert!(ring.hand_over(|_| null_mut()));
+    assert_eq!(complete(&mut ring, 2), []);
+    assert_eq!(ring.len(), 3);
+    assert_eq!(complete(&mut ring, 0), [10, 12]);
+    assert_eq!(ring.len(), 0);
+}
+
+#[test]
+fn abandoning_tells_how_those_ended_that_were_held_back() {
+    let region = region();
+    let mut ring = SendRing::new(8, 0);
+    stage(&mut ring, &region, 10, true);
+    stage(&mut ring, &region, 11, true);
+    assert!(ring.hand_over(|_| null_mut()));
+    assert_eq!(complete(&mut ring, 1), []);
+    let mut told = Vec::new();
+    ring.flush_local(true, |id, status| told.push((id.0, status)));
+    assert_eq!(told, [(10, WcStatus::Flushed), (11, WcStatus::Success)]);
 }
 
 #[test]
@@ -87,9 +120,9 @@ fn what_was_refused_completes_after_what_the_card_owes() {
         unsafe { (*(*first).next).next }
     }));
     assert!(flushed(&mut ring, false).is_empty(), "the card still owes two");
-    assert_eq!(ring.complete(0), Some(WrId(0)));
+    assert_eq!(complete(&mut ring, 0), [0]);
     assert!(flushed(&mut ring, false).is_empty(), "the card still owes one");
-    assert_eq!(ring.complete(1), Some(WrId(1)));
+    assert_eq!(complete(&mut ring, 1), [1]);
     assert_eq!(flushed(&mut ring, false), [2, 3]);
     assert_eq!(ring.len(), 0);
 }
@@ -114,7 +147,7 @@ fn abandoning_tells_all_that_a_completion_was_promised_for() {
     stage(&mut ring, &region, 2, true);
     assert_eq!(flushed(&mut ring, true), [1, 2]);
     assert_eq!(flushed(&mut ring, true), [0u64; 0]);
-    assert_eq!(ring.complete(1), None, "told once");
+    assert_eq!(complete(&mut ring, 1), [], "told once");
 }
 
 #[test]
