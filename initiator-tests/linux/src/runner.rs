@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 
-use crate::case::{self, Case, Setup};
+use crate::case::{self, Case, MachineKind, Setup};
 use crate::command::run_quiet;
 use crate::kernel::Kernel;
 use crate::machine::{Boot, Event, Machine};
@@ -109,6 +109,16 @@ const BOOT_LIMIT: Duration = Duration::from_secs(180);
 /// itself, so this is only reached by a machine that is stuck.
 const GRACE: Duration = Duration::from_secs(60);
 
+/// The time bound of a case in a kind of machine. What a header says is for an
+/// emulated machine with its processors to itself; bounds are there to end what
+/// is stuck, not to fail what is slow, so a busy one gets three times that.
+fn bound(case: &Case, options: &Options) -> u64 {
+    match options.boot.kind() {
+        MachineKind::Qemu => case.seconds * 3,
+        MachineKind::Uml => case.seconds,
+    }
+}
+
 /// Runs the chosen cases; `each` is called with every result as it comes.
 ///
 /// # Errors
@@ -174,7 +184,8 @@ fn in_one_machine(
                 match words.next() {
                     Some("begin") => {
                         running = cases.get(results.len());
-                        limit = Duration::from_secs(running.map_or(60, |c| c.seconds)) + GRACE;
+                        limit =
+                            Duration::from_secs(running.map_or(60, |c| bound(c, options))) + GRACE;
                     }
                     Some("end") => {
                         let name = words.next().unwrap_or_default();
