@@ -13,6 +13,9 @@ use region::Span;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+/// The namespace that comes and goes, and is not in the model.
+pub const PASSING_NSID: u32 = 50;
+
 /// A namespace as the model knows it.
 #[derive(Debug, Clone, Copy)]
 pub struct Volume {
@@ -70,6 +73,8 @@ enum Kind {
     /// Of the command with this token.
     Abort(u64),
     Admin,
+    /// On the namespace that comes and goes: any answer will do, but there must be one.
+    Passing,
 }
 
 #[derive(Debug)]
@@ -102,6 +107,8 @@ pub struct GuestConfig {
     pub silence: u32,
     /// Whether keys are to be invalidated by the target.
     pub invalidate: bool,
+    /// Silence after which its controller must be lost, if it asked for a keep alive timer.
+    pub silence_limit: Option<Duration>,
 }
 
 /// See the [module](self).
@@ -113,8 +120,8 @@ pub struct Guest {
     config: GuestConfig,
     rng: Rng,
     ops: BTreeMap<u64, Op>,
-    /// It does not move before.
-    silent_until: Option<Now>,
+    /// It does not move from the one to the other.
+    silent_until: Option<(Now, Now)>,
     /// No new requests.
     pub quiet: bool,
     /// Why it last lost a controller, for traces.
@@ -172,20 +179,26 @@ impl Guest {
     /// When it wants a turn.
     pub fn timeout(&self) -> Option<Now> {
         match self.silent_until {
-            Some(until) => Some(until),
+            Some((_, until)) => Some(until),
             None => self.host.timeout(),
         }
     }
 
     /// One turn.
     pub fn turn(&mut self, now: Now, shared: &mut Shared) -> bool {
-        if let Some(until) = self.silent_until {
+        let mut too_long = false;
+        if let Some((since, until)) = self.silent_until {
             if now < until {
                 return false;
             }
             self.silent_until = None;
+            let limit = self.config.silence_limit;
+            too_long = limit.is_some_and(|limit| now - since > limit);
         }
         let mut worked = self.host.turn(now);
+        if too_long && self.host.state() == HostState::Live {
+            shared.violation(format!("{}: kept alive through a long silence", self.name));
+        }
         while let Some(event) = self.host.poll_event() {
             worked = true;
             self.on_event(event, shared);
@@ -215,7 +228,8 @@ impl Guest {
             return true;
         }
         if self.rng.chance(self.config.silence) {
-            self.silent_until = Some(now + Duration::from_millis(self.rng.range(1, 30_000)));
+            let until = now + Duration::from_millis(self.rng.range(1, 30_000));
+            self.silent_until = Some((now, until));
             return true;
         }
         let mut worked = false;

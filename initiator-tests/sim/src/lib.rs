@@ -13,6 +13,7 @@ pub mod checker;
 pub mod disk;
 pub mod guest;
 pub mod hostile;
+pub mod knocker;
 pub mod net;
 pub mod pattern;
 pub mod rng;

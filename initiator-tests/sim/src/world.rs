@@ -24,6 +24,7 @@ use crate::checker::Checker;
 use crate::disk::Disks;
 use crate::guest::{Guest, Shared};
 use crate::hostile::Hostile;
+use crate::knocker::Knocker;
 use crate::net::Fabric;
 use crate::rng::Rng;
 use initiator::{Goodbye, HostState};
@@ -59,6 +60,7 @@ pub struct World {
     stage: Stage,
     guests: Vec<Guest>,
     hostiles: Vec<Hostile>,
+    knocker: Knocker,
     shared: Shared,
     now: Duration,
     steps: u64,
@@ -91,6 +93,7 @@ impl World {
             (0..plan.guests.len()).map(|at| plan::guest(&plan, at, &fabric, rng.fork())).collect();
         let hostiles =
             (0..plan.hostiles).map(|at| plan::hostile(&plan, at, &fabric, rng.fork())).collect();
+        let knocker = plan::knocker(&plan, &fabric, rng.fork());
         World {
             plan,
             rng,
@@ -99,6 +102,7 @@ impl World {
             stage,
             guests,
             hostiles,
+            knocker,
             shared,
             now: Duration::from_secs(1),
             steps: 0,
@@ -141,7 +145,7 @@ impl World {
             self.mischief();
         }
         let cores = self.stage.cores();
-        let actors = cores + self.guests.len() + self.hostiles.len();
+        let actors = cores + self.guests.len() + self.hostiles.len() + 1;
         let actor = self.rng.below(actors as u64) as usize;
         worked |= self.turn(actor)?;
         self.check()?;
@@ -158,9 +162,12 @@ impl World {
             return self.stage.turn(self.now, actor, &mut self.rng);
         }
         let actor = actor - cores;
-        Ok(match self.guests.get_mut(actor) {
-            Some(guest) => guest.turn(self.now, &mut self.shared),
-            None => self.hostiles[actor - self.guests.len()].turn(self.now),
+        if let Some(guest) = self.guests.get_mut(actor) {
+            return Ok(guest.turn(self.now, &mut self.shared));
+        }
+        Ok(match self.hostiles.get_mut(actor - self.guests.len()) {
+            Some(hostile) => hostile.turn(self.now),
+            None => self.knocker.turn(self.now),
         })
     }
 
@@ -168,7 +175,7 @@ impl World {
     fn sweep(&mut self) -> Result<(), String> {
         self.idle = 0;
         let cores = self.stage.cores();
-        for actor in 0..cores + self.guests.len() + self.hostiles.len() {
+        for actor in 0..cores + self.guests.len() + self.hostiles.len() + 1 {
             if self.turn(actor)? {
                 return Ok(());
             }
@@ -222,8 +229,11 @@ impl World {
         }
     }
 
-    /// What befalls connections.
+    /// What befalls connections and namespaces.
     fn mischief(&mut self) {
+        if self.rng.chance(self.plan.rebuild) {
+            self.stage.rebuild(self.now);
+        }
         if self.rng.chance(self.plan.cut) {
             let live = self.fabric.live_connections();
             if !live.is_empty() {
@@ -257,6 +267,7 @@ impl World {
             hostile.quiet = true;
             hostile.host.set_reconnect_delay(None);
         }
+        self.knocker.leave(self.now);
         self.stage.power_off(&self.fabric);
         self.disks.cut_power();
         let off = |state| matches!(state, HostState::Off(None));
@@ -290,9 +301,13 @@ impl World {
             hostile.quiet = true;
             hostile.host.leave(self.now, Goodbye::Abrupt);
         }
+        self.knocker.leave(self.now);
+        self.stage.begin_calm(self.now);
         self.run_until("finishing what is outstanding", |world| {
             world.guests.iter().all(|guest| guest.outstanding() == 0)
                 && world.disks.in_flight() == 0
+                && world.knocker.is_gone()
+                && world.stage.is_built()
         })?;
         self.shared.disk_faults = false;
         let reader = &mut self.guests[0];

@@ -1,6 +1,6 @@
 //! What a guest asks for.
 
-use super::{Guest, Kind, Op, Shared};
+use super::{Guest, Kind, Op, PASSING_NSID, Shared};
 use crate::checker::Ending;
 use crate::pattern;
 use initiator::{Payload, Request, SubmitError, commands};
@@ -13,6 +13,9 @@ impl Guest {
     pub(super) fn request(&mut self, shared: &mut Shared) -> bool {
         if self.host.namespaces().is_empty() || self.rng.chance(500) {
             return self.admin(shared);
+        }
+        if self.rng.chance(500) {
+            return self.passing(shared);
         }
         let volume = self.rng.below(shared.volumes.len() as u64) as usize;
         let vol = shared.volumes[volume];
@@ -221,6 +224,20 @@ impl Guest {
         shared.checker.begin(token);
         let command = commands::flush(if all { u32::MAX } else { vol.nsid });
         self.submit(shared, token, command, Payload::None, Kind::Flush(disks), volume, 0, 0, vec![])
+    }
+
+    /// A command on the namespace that comes and goes.
+    fn passing(&mut self, shared: &mut Shared) -> bool {
+        let Some(spans) = self.memory(4096, 1) else { return false };
+        let token = shared.token();
+        let (command, access) = match self.rng.below(4) {
+            0 => (commands::write(PASSING_NSID, 0, 8, false), Access::RemoteRead),
+            1 => (commands::compare(PASSING_NSID, 0, 8), Access::RemoteRead),
+            _ => (commands::read(PASSING_NSID, 0, 8, false), Access::RemoteWrite),
+        };
+        let invalidate = self.config.invalidate;
+        let data = Payload::Keyed { spans: spans.clone(), access, invalidate };
+        self.submit(shared, token, command, data, Kind::Passing, 0, 0, 0, spans)
     }
 
     /// A command that must be refused.

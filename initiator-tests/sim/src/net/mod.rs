@@ -213,6 +213,8 @@ enum Event {
     Complete(usize),
     /// A queue pair fails.
     Fail(usize),
+    /// The receives of a failed queue pair come back.
+    FlushRecvs(usize),
     /// The connect request arrives.
     Request(u64),
     /// The accept arrives, with an index into the accepts kept.
@@ -417,6 +419,7 @@ impl Net {
                 Event::Arrive(qp) => self.on_arrive(qp),
                 Event::Complete(qp) => self.on_complete(qp),
                 Event::Fail(qp) => self.fail(qp),
+                Event::FlushRecvs(qp) => self.flush_recvs(qp, self.qps[qp].rq),
                 Event::Request(conn) => self.on_request(conn),
                 Event::Accepted(conn, index) => self.on_accepted(conn, index),
                 Event::Confirmed(conn) => self.on_confirmed(conn),

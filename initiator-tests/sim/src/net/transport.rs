@@ -118,9 +118,8 @@ impl Net {
         pair.last_done = pair.last_done.max(at);
         pair.executed = pair.sq.len();
         pair.reads_out = 0;
-        let rq = pair.rq;
         self.schedule(at, Event::Complete(qp));
-        self.flush_recvs(qp, rq);
+        self.schedule(at, Event::FlushRecvs(qp));
     }
 
     /// Flushes what is left in the send queue of a failed queue pair.
@@ -147,6 +146,9 @@ impl Net {
     pub(super) fn flush_recvs(&mut self, qp: usize, rq: usize) {
         if self.rqs[rq].shared {
             return;
+        }
+        if self.qps[qp].state == QpState::Destroyed {
+            return self.rqs[rq].posted.clear();
         }
         let device = self.qps[qp].device;
         let local = self.qps[qp].local.unwrap_or(u32::MAX);

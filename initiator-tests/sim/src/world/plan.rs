@@ -3,6 +3,7 @@
 use crate::disk::DiskConfig;
 use crate::guest::{Guest, GuestConfig};
 use crate::hostile::Hostile;
+use crate::knocker::Knocker;
 use crate::net::{Fabric, NetConfig};
 use crate::rng::Rng;
 use initiator::controller::ControllerConfig;
@@ -83,8 +84,12 @@ pub struct Plan {
     pub guests: Vec<GuestPlan>,
     /// How many hosts are not.
     pub hostiles: usize,
+    /// How many times a host knocks that never comes in.
+    pub knocks: u32,
     /// Chance per 10,000 turns that a connection is cut.
     pub cut: u32,
+    /// Chance per 10,000 turns that a namespace comes or goes.
+    pub rebuild: u32,
     /// Whether power is cut after the storm.
     pub power_cut: bool,
     /// Largest delay of mail between threads, in nanoseconds.
@@ -132,7 +137,10 @@ impl Plan {
             (0..rng.range(1, 3)).map(|_| Self::draw_guest(rng, rough)).collect();
         let hostiles = usize::from(rng.chance(3_000));
         let queues: u32 = guests.iter().map(|guest| u32::from(guest.io_queues) + 1).sum();
-        let receives = 2 * (queues + 3 * hostiles as u32) * 64 + net.shared_recv.unwrap_or(0);
+        // Those who knock may ask for large queues, a dozen at a time.
+        let knocked = 24 * 200;
+        let receives =
+            2 * (queues + 3 * hostiles as u32) * 64 + net.shared_recv.unwrap_or(0) + knocked;
         let standing = receives * (in_capsule.next_multiple_of(4096) + 512) + (1 << 20);
         let standing = standing.next_multiple_of(4096);
         Plan {
@@ -149,7 +157,9 @@ impl Plan {
             volumes,
             guests,
             hostiles,
+            knocks: often(rng, 60),
             cut: often(rng, 20),
+            rebuild: often(rng, 40),
             power_cut: rng.chance(2_000),
             mail_delay: rng.below(20_000),
         }
@@ -157,6 +167,9 @@ impl Plan {
 
     fn draw_guest(rng: &mut Rng, rough: bool) -> GuestPlan {
         let restless = rough && rng.chance(3_000);
+        let kato_ms = *rng.pick(&[0, 1_000, 5_000]);
+        // Twice the timeout and a second: a target may be generous, but not endlessly.
+        let silence = Duration::from_millis(2 * u64::from(kato_ms) + 1_000);
         GuestPlan {
             behaviour: GuestConfig {
                 budget: rng.range(20, 250) as u32,
@@ -165,10 +178,11 @@ impl Plan {
                 leave: if restless { 30 } else { 0 },
                 silence: if restless { 10 } else { 0 },
                 invalidate: rng.chance(7_000),
+                silence_limit: (kato_ms != 0).then_some(silence),
             },
             io_queues: rng.range(1, 4) as u16,
             io_entries: rng.range(16, 64) as u16,
-            kato_ms: *rng.pick(&[0, 1_000, 5_000]),
+            kato_ms,
             flow_control: rng.chance(7_000),
             all_entries: rng.chance(5_000),
             responder_resources: *rng.pick(&[1, 4, 16, 128]),
@@ -196,6 +210,14 @@ pub(super) fn hostile(plan: &Plan, at: usize, fabric: &Fabric, mut rng: Rng) -> 
     let host = host(&own, HOSTILE_NQN, at as u8 + 100, false, fabric);
     let budget = rng.range(10, 150) as u32;
     Hostile::new(host, rng, budget)
+}
+
+/// A host that only knocks, on a node of its own.
+pub(super) fn knocker(plan: &Plan, fabric: &Fabric, rng: Rng) -> Knocker {
+    let cm = fabric.add_node(SocketAddr::from(([10, 0, 0, 200], 40_000)), false);
+    let region = Arc::new(Region::map(4096, Pages::Normal).expect("memory for a host"));
+    let device = fabric.open_device(&cm, CoreIndex(0), region);
+    Knocker::new(cm, device, target_address(), rng, plan.knocks)
 }
 
 fn host(

@@ -2,16 +2,16 @@
 
 use super::plan::{HOSTILE_NQN, NQN, Plan, VolumePlan, target_address};
 use crate::disk::{DiskId, Disks, SimIo};
-use crate::guest::{Shared, Volume};
+use crate::guest::{PASSING_NSID, Shared, Volume};
 use crate::net::{Fabric, NetFault, SimCm, SimDevice};
 use crate::rng::Rng;
 use backing::{BackingId, Geometry};
-use nvmf::BackingRef;
 use nvmf::target::{
     AllowedHosts, NamespaceConfig, PortConfig, SubsystemConfig, Target, TargetConfig,
 };
+use nvmf::{BackingRef, SubsystemRef};
 use rdma::{ConnectionManager, CoreIndex, Now};
-use reactor::control::{Control, ControlConfig};
+use reactor::control::{Control, ControlConfig, ControlEvent};
 use reactor::core::{Core, CoreConfig};
 use reactor::mail::{ToControl, ToCore};
 use region::{Pages, Region};
@@ -50,6 +50,15 @@ impl Fault {
     ];
 }
 
+/// A namespace that comes and goes while hosts use it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Passing {
+    Absent,
+    Present,
+    /// Removed; some core may still use its backing.
+    Leaving(BackingId),
+}
+
 struct DataCore {
     core: Core<SimDevice, SimIo>,
     /// For the core, with when it arrives.
@@ -64,6 +73,10 @@ pub(super) struct Stage {
     cores: Vec<DataCore>,
     volumes: Vec<(DiskId, VolumePlan)>,
     mail_delay: u64,
+    subsystem: Option<SubsystemRef>,
+    passing: Passing,
+    /// For the next backing; they are not used twice.
+    next_backing: u32,
     fault: Option<Fault>,
 }
 
@@ -96,8 +109,16 @@ impl Stage {
             discard_zeroes: false,
         };
         volumes.push((disks.add(geometry(&spare)), spare));
-        let mut stage =
-            Stage { control: None, cores: Vec::new(), volumes, mail_delay: plan.mail_delay, fault };
+        let mut stage = Stage {
+            control: None,
+            cores: Vec::new(),
+            volumes,
+            mail_delay: plan.mail_delay,
+            subsystem: None,
+            passing: Passing::Absent,
+            next_backing: 0,
+            fault,
+        };
         stage.build(plan, fabric, disks);
         stage
     }
@@ -152,7 +173,9 @@ impl Stage {
     pub(super) fn start(&mut self, now: Now) -> Result<(), String> {
         let say = |error: &dyn std::fmt::Display| format!("configuration refused: {error}");
         let volumes = self.volumes.clone();
-        let control = self.control();
+        self.passing = Passing::Absent;
+        self.next_backing = volumes.len() as u32;
+        let control = self.control.as_mut().expect("power is on");
         for (at, &(disk, _)) in volumes.iter().enumerate() {
             control.add_backing(now, BackingId(at as u32), disk);
         }
@@ -165,30 +188,55 @@ impl Stage {
                 hosts: AllowedHosts::Any,
             };
             let subsystem = control.add_subsystem(now, config).map_err(|e| say(&e))?;
+            if nqn == NQN {
+                self.subsystem = Some(subsystem);
+            }
             let first = range.start;
             for at in range {
                 let volume = volumes[at].1;
-                let config = NamespaceConfig {
-                    nsid: (at - first) as u32 + 1,
-                    backing: BackingRef(at as u32),
-                    lba_shift: volume.lba_shift,
-                    block_count: volume.blocks,
-                    read_only: volume.read_only,
-                    uuid: [at as u8 + 1; 16],
-                    nguid: [0; 16],
-                    eui64: [0; 8],
-                    volatile_cache: volume.volatile,
-                    discard: true,
-                    discard_zeroes: volume.discard_zeroes,
-                    atomic_blocks: 0,
-                    optimal_blocks: 0,
-                };
+                let config = namespace((at - first) as u32 + 1, at as u32, &volume);
                 control.add_namespace(now, subsystem, config).map_err(|e| say(&e))?;
             }
         }
         let port = PortConfig { id: 1, address: target_address() };
         control.listen(now, port).map_err(|e| say(&e))?;
         Ok(())
+    }
+
+    /// The passing namespace comes, or goes while hosts use it.
+    pub(super) fn rebuild(&mut self, now: Now) {
+        let (Some(control), Some(subsystem)) = (self.control.as_mut(), self.subsystem) else {
+            return;
+        };
+        let Some(&(disk, volume)) = self.volumes.last() else { return };
+        match self.passing {
+            Passing::Absent => {
+                let backing = BackingId(self.next_backing);
+                self.next_backing += 1;
+                control.add_backing(now, backing, disk);
+                let config = namespace(PASSING_NSID, backing.0, &volume);
+                let added = control.add_namespace(now, subsystem, config);
+                added.expect("a namespace that is not there");
+                self.passing = Passing::Present;
+            }
+            Passing::Present => {
+                let removed = control.remove_namespace(now, subsystem, PASSING_NSID);
+                self.passing = Passing::Leaving(removed.expect("a namespace that is there"));
+            }
+            Passing::Leaving(_) => {}
+        }
+    }
+
+    /// What comes and goes, goes.
+    pub(super) fn begin_calm(&mut self, now: Now) {
+        if self.passing == Passing::Present {
+            self.rebuild(now);
+        }
+    }
+
+    /// Whether no namespace is on its way out.
+    pub(super) fn is_built(&self) -> bool {
+        self.passing == Passing::Absent
     }
 
     /// Cores, the control core included.
@@ -215,7 +263,13 @@ impl Stage {
                 let at = (now + Duration::from_nanos(rng.below(delay + 1))).max(after);
                 inbox.push_back((at, message));
             }
-            while control.next_event().is_some() {}
+            while let Some(event) = control.next_event() {
+                if let ControlEvent::BackingRemoved(id) = event
+                    && self.passing == Passing::Leaving(id)
+                {
+                    self.passing = Passing::Absent;
+                }
+            }
             control.core().audit().map_err(|what| format!("core 0: {what}"))?;
             return Ok(worked);
         }
@@ -311,6 +365,24 @@ fn planted(mut core: Core<SimDevice, SimIo>, fault: Option<Fault>) -> Core<SimDe
 #[cfg(not(feature = "plant"))]
 fn planted(core: Core<SimDevice, SimIo>, _: Option<Fault>) -> Core<SimDevice, SimIo> {
     core
+}
+
+fn namespace(nsid: u32, backing: u32, volume: &VolumePlan) -> NamespaceConfig {
+    NamespaceConfig {
+        nsid,
+        backing: BackingRef(backing),
+        lba_shift: volume.lba_shift,
+        block_count: volume.blocks,
+        read_only: volume.read_only,
+        uuid: [nsid as u8; 16],
+        nguid: [0; 16],
+        eui64: [0; 8],
+        volatile_cache: volume.volatile,
+        discard: true,
+        discard_zeroes: volume.discard_zeroes,
+        atomic_blocks: 0,
+        optimal_blocks: 0,
+    }
 }
 
 fn geometry(volume: &VolumePlan) -> Geometry {
