@@ -147,6 +147,13 @@ impl Nic {
         !self.iwarp
     }
 
+    /// Whether unsignaled work is still sent from the caller's memory after later work completed.
+    /// Soft iWARP hands the pages of large unsignaled work to TCP without a copy, and completes
+    /// what follows as soon as TCP has it; signaled work it copies.
+    pub(crate) fn lends_unsignaled(&self) -> bool {
+        self.iwarp && self.attr.vendor_id == sys::SIW_VENDOR_ID
+    }
+
     /// Flags of a receive's completion that each mean: a key was invalidated.
     pub(crate) fn invalidated_flags(&self) -> u32 {
         sys::invalidated_flags(!self.iwarp && self.attr.vendor_id == sys::RXE_VENDOR_ID)

@@ -603,7 +603,8 @@ impl Device for VerbsDevice {
         let endpoint = slot.endpoint.as_mut().expect("the queue pair is attached");
         let core = endpoint.cq.core();
         let can_invalidate = core.nic().can_invalidate();
-        endpoint.sends.stage(&wr, &self.region, core.lkey(), can_invalidate, |seq| {
+        let ask_all = core.nic().lends_unsignaled();
+        endpoint.sends.stage(&wr, &self.region, core.lkey(), can_invalidate, ask_all, |seq| {
             Tag { recv: false, generation, slot: index, index: seq }.encode()
         });
         if !std::mem::replace(&mut slot.dirty, true) {

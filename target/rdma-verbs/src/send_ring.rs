@@ -135,20 +135,22 @@ impl SendRing {
         (at, seq)
     }
 
-    /// Stages the caller's work request; `tag` makes its `wr_id` from its sequence number.
+    /// Stages the caller's work request; `tag` makes its `wr_id` from its sequence number. With
+    /// `ask_all` the card is asked for the completion of unsignaled ones too, which is not told.
     pub(crate) fn stage(
         &mut self,
         wr: &SendWr,
         region: &Region,
         lkey: u32,
         can_invalidate: bool,
+        ask_all: bool,
         tag: impl Fn(u32) -> u64,
     ) {
         let signaled = wr.signaled || matches!(wr.op, SendOp::Read { .. });
         let (at, seq) = self.next(Purpose::Caller(wr.wr_id), signaled);
         let addr = region.addr(wr.local).as_ptr() as u64;
         self.sges[at] = ibv_sge { addr, length: wr.local.len(), lkey };
-        let c = Self::blank(&mut self.wrs[at], tag(seq), signaled);
+        let c = Self::blank(&mut self.wrs[at], tag(seq), signaled || ask_all);
         c.num_sge = i32::from(!wr.local.is_empty());
         let is_send = match wr.op {
             SendOp::Send => {

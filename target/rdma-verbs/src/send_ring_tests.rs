@@ -17,7 +17,7 @@ fn wr(id: u64, signaled: bool) -> SendWr {
 }
 
 fn stage(ring: &mut SendRing, region: &Region, id: u64, signaled: bool) {
-    ring.stage(&wr(id, signaled), region, 7, true, u64::from);
+    ring.stage(&wr(id, signaled), region, 7, true, false, u64::from);
 }
 
 /// Walks the chain as a card would: the `wr_id` of each.
@@ -91,6 +91,23 @@ fn a_send_that_completes_before_an_earlier_read_is_told_after_it() {
     assert_eq!(complete(&mut ring, 2), []);
     assert_eq!(ring.len(), 3);
     assert_eq!(complete(&mut ring, 0), [10, 12]);
+    assert_eq!(ring.len(), 0);
+}
+
+#[test]
+fn completions_that_only_we_asked_for_are_not_told() {
+    let region = region();
+    let mut ring = SendRing::new(8, 0);
+    ring.stage(&wr(10, false), &region, 7, true, true, u64::from);
+    ring.stage(&wr(11, true), &region, 7, true, true, u64::from);
+    assert!(ring.hand_over(|first| {
+        // SAFETY: the ring just linked it.
+        let flags = unsafe { (*first).send_flags };
+        assert_eq!(flags, rdma_sys::ibv_send_flags::IBV_SEND_SIGNALED.0);
+        null_mut()
+    }));
+    assert_eq!(complete(&mut ring, 0), []);
+    assert_eq!(complete(&mut ring, 1), [11]);
     assert_eq!(ring.len(), 0);
 }
 

@@ -43,6 +43,9 @@ pub(crate) mod async_event {
 /// `vendor_id` of soft RoCE.
 pub(crate) const RXE_VENDOR_ID: u32 = 0xff_ffff;
 
+/// `vendor_id` of soft iWARP.
+pub(crate) const SIW_VENDOR_ID: u32 = 0x62_6d74;
+
 /// The kernel's number for "a key was invalidated", which rxe hands out as it is.
 const KERNEL_WITH_INVALIDATE: u32 = 1 << 2;
 
