@@ -41,7 +41,8 @@ fn report(config: &Config) -> (String, Vec<String>) {
     let mut text = String::new();
     let mut problems = Vec::new();
     for listener in &config.listeners {
-        text.push_str(&format!("listener {listener}\n"));
+        let choice = crate::provider::choose(listener);
+        text.push_str(&format!("listener {}: {choice}\n", listener.address));
     }
     for subsystem in &config.subsystems {
         text.push_str(&format!("\nsubsystem {}\n  {}\n", subsystem.nqn, about(subsystem)));

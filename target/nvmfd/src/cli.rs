@@ -7,7 +7,7 @@ use std::path::PathBuf;
 #[cfg(feature = "verbs")]
 macro_rules! features {
     () => {
-        "verbs"
+        "verbs, soft"
     };
 }
 
@@ -15,7 +15,7 @@ macro_rules! features {
 #[cfg(not(feature = "verbs"))]
 macro_rules! features {
     () => {
-        "none"
+        "soft"
     };
 }
 

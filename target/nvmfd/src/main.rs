@@ -3,18 +3,14 @@
 //! This is the only place where everything meets: the command line, the configuration, the RDMA
 //! provider, the disks and the reactor's threads. The parts know nothing of one another.
 
-// Without a provider there is nothing to build a daemon from; checking a configuration remains.
-#![cfg_attr(not(feature = "verbs"), allow(dead_code))]
-
 mod check;
 mod cli;
 mod config;
 mod disks;
 mod logging;
-#[cfg(feature = "verbs")]
 mod notify;
+mod provider;
 mod serve;
-#[cfg(feature = "verbs")]
 mod signals;
 
 use clap::Parser;

@@ -33,4 +33,4 @@ mod tag;
 pub use config::{OpenError, VerbsConfig};
 pub use device::{DRAIN_GRACE, VerbsDevice};
 pub use endpoint::Endpoint;
-pub use manager::{Verbs, devices};
+pub use manager::{Verbs, device_at, devices};

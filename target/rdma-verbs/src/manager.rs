@@ -108,6 +108,23 @@ pub fn devices() -> Result<Vec<String>, OpenError> {
     Ok(names)
 }
 
+/// Name of the RDMA device that owns a local address now, if one does. For the wildcard address: of
+/// any device.
+pub fn device_at(addr: SocketAddr) -> Option<String> {
+    let names = devices().ok()?;
+    if addr.ip().is_unspecified() {
+        return names.into_iter().next();
+    }
+    let channel = EventChannel::open().ok()?;
+    let id = CmId::create(&channel, 0).ok()?;
+    id.bind(SocketAddr::new(addr.ip(), 0)).ok()?;
+    let context = std::ptr::NonNull::new(id.verbs())?;
+    // SAFETY: librdmacm set the context when the address turned out to be a device's, and the id
+    // keeps it open; its device and name live as long.
+    let name = unsafe { std::ffi::CStr::from_ptr((*(*context.as_ptr()).device).name.as_ptr()) };
+    Some(name.to_string_lossy().into_owned())
+}
+
 impl Verbs {
     /// Opens the connection manager.
     ///

@@ -8,7 +8,7 @@ use crate::device::SoftDevice;
 use crate::endpoint::{Endpoint, Peer};
 use crate::path::Path;
 use crate::psn::Psn;
-use crate::sites::{Sites, local_addresses, route_to};
+use crate::sites::{Sites, local_addresses, mtu_code_to, route_to};
 use crate::socket::{Buffers, qpn_of};
 use crate::wire::ROCE_PORT;
 use crate::wire::cm::{CM_QKEY, CM_QPN, MAD_LEN, Mad, Req, mtu_bytes};
@@ -385,18 +385,18 @@ impl ConnectionManager for Manager {
         let known = self.conns.get_mut(&conn).ok_or(CmError::Gone)?;
         let req = known.req.as_ref().ok_or(CmError::Gone)?;
         let mtu = mtu_bytes(req.mtu_code).ok_or(CmError::Gone)?;
-        let site = self.sites.get(known.local).ok_or(CmError::Gone)?;
-        if req.mtu_code > site.mtu_code {
+        let (_, peer) = self.machine.addresses(conn).ok_or(CmError::Gone)?;
+        if req.mtu_code > mtu_code_to(known.local, peer) {
             return Err(CmError::System {
                 what: "agreeing on a path MTU",
                 source: io::Error::other(format!(
-                    "the host wants {mtu} bytes, more than the interface of {} carries: give both \
-                     ends' interfaces the same MTU",
-                    known.local
+                    "the host wants {mtu} bytes, more than the way from {} to {} carries: give \
+                     both ends' interfaces the same MTU",
+                    known.local,
+                    peer.ip()
                 )),
             });
         }
-        let (_, peer) = self.machine.addresses(conn).ok_or(CmError::Gone)?;
         known.max_reads =
             u32::from(params.max_reads.min(req.responder_resources).min(MAX_READS)).max(1);
         let path = Path {
@@ -490,7 +490,7 @@ impl Connector for Manager {
             let source = last.unwrap_or_else(|| io::Error::other("no local address"));
             return Err(CmError::System { what: "binding UDP port 4791", source });
         };
-        let mtu_code = self.sites.get(local).map_or(1, |site| site.mtu_code);
+        let mtu_code = mtu_code_to(local, to);
         let open = ActiveOpen {
             local,
             to,

@@ -14,8 +14,6 @@ pub(crate) struct Site {
     pub(crate) control: Socket,
     /// One for each core.
     pub(crate) cores: Vec<Arc<Socket>>,
-    /// Largest path MTU that the address' interface carries, as its code.
-    pub(crate) mtu_code: u8,
 }
 
 /// All sites, by address.
@@ -59,9 +57,7 @@ impl Sites {
         }
         let control = group.remove(0);
         let cores = group.into_iter().map(Arc::new).collect();
-        let mtu = interface_mtu(local).unwrap_or(1500);
-        let mtu_code = crate::wire::cm::mtu_code(mtu.saturating_sub(HEADERS));
-        self.open.insert(local, Site { control, cores, mtu_code });
+        self.open.insert(local, Site { control, cores });
         Ok(())
     }
 
@@ -89,21 +85,22 @@ pub(crate) fn local_addresses(like: SocketAddr) -> Vec<IpAddr> {
     found
 }
 
-/// MTU in bytes of the interface that has the address.
-fn interface_mtu(local: IpAddr) -> Option<u32> {
-    let name = nix::ifaddrs::getifaddrs().ok()?.find_map(|entry| {
-        let address = entry.address?;
-        let v4 = address.as_sockaddr_in().map(|v4| IpAddr::V4(v4.ip()));
-        let v6 = address.as_sockaddr_in6().map(|v6| IpAddr::V6(v6.ip()));
-        (v4.or(v6) == Some(local)).then_some(entry.interface_name)
-    });
-    // Any address of 127.0.0.0/8 is the loopback interface's.
-    let name = match name {
-        Some(name) => name,
-        None if local.is_loopback() => "lo".to_owned(),
-        None => return None,
+/// Code of the largest path MTU that packets from `local` to `peer` may have: by the route, which
+/// knows of smaller links on the way when the kernel does.
+pub(crate) fn mtu_code_to(local: IpAddr, peer: SocketAddr) -> u8 {
+    /// What every IPv4 and IPv6 network carries as good as always.
+    const USUAL: u32 = 1500;
+    let probe = || -> io::Result<u32> {
+        let probe = UdpSocket::bind(SocketAddr::new(local, 0))?;
+        probe.connect(peer)?;
+        let mtu = if local.is_ipv4() {
+            nix::sys::socket::getsockopt(&probe, nix::sys::socket::sockopt::IpMtu)? as u32
+        } else {
+            rustix::net::sockopt::ipv6_mtu(&probe)?
+        };
+        Ok(mtu)
     };
-    std::fs::read_to_string(format!("/sys/class/net/{name}/mtu")).ok()?.trim().parse().ok()
+    crate::wire::cm::mtu_code(probe().unwrap_or(USUAL).saturating_sub(HEADERS))
 }
 
 /// The local address that packets to `peer` leave from.

@@ -18,6 +18,7 @@ use backing::BackingSpec;
 use nvmf::target::AllowedHosts;
 use problem::Problem;
 use reactor::run::PollMode;
+use serde::Deserialize;
 use std::net::SocketAddr;
 use std::path::Path;
 use std::time::Duration;
@@ -25,10 +26,30 @@ use std::time::Duration;
 /// Everything that the file says, with the defaults filled in.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Config {
-    pub(crate) listeners: Vec<SocketAddr>,
+    pub(crate) listeners: Vec<Listener>,
     pub(crate) subsystems: Vec<Subsystem>,
     pub(crate) log: Log,
     pub(crate) tuning: Tuning,
+}
+
+/// An address that hosts connect to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Listener {
+    pub(crate) address: SocketAddr,
+    pub(crate) provider: Provider,
+}
+
+/// What carries RDMA for a listener.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Provider {
+    /// An RDMA device where one owns the address, else soft-roce.
+    #[default]
+    Auto,
+    /// An RDMA device, through libibverbs.
+    Verbs,
+    /// The RoCEv2 endpoint of this program, on UDP port 4791.
+    Soft,
 }
 
 /// One subsystem.
@@ -92,6 +113,8 @@ pub(crate) struct Tuning {
     pub(crate) max_queues: usize,
     pub(crate) max_reads: u8,
     pub(crate) shared_receive_queue: bool,
+    /// IP traffic class of what soft-roce sends.
+    pub(crate) traffic_class: u8,
 }
 
 /// Reads and checks the file.

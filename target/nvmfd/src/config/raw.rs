@@ -1,5 +1,6 @@
 //! The configuration file as it is written: every table and key, with its place in the file.
 
+use super::Provider;
 use serde::Deserialize;
 use toml::Spanned;
 
@@ -20,6 +21,8 @@ pub(super) struct RawConfig {
 #[serde(deny_unknown_fields)]
 pub(super) struct RawListener {
     pub(super) address: Spanned<String>,
+    #[serde(default)]
+    pub(super) provider: Provider,
 }
 
 #[derive(Debug, Deserialize)]
@@ -92,6 +95,7 @@ pub(super) struct RawTuning {
     pub(super) max_queues: Option<Spanned<u32>>,
     pub(super) max_reads: Option<Spanned<u8>>,
     pub(super) shared_receive_queue: Option<bool>,
+    pub(super) traffic_class: Option<u8>,
 }
 
 #[derive(Debug, Clone, Copy, Deserialize)]

@@ -3,7 +3,7 @@
 use super::problem::Problem;
 use super::raw::{RawConfig, RawFormat, RawNamespace, RawPoll, RawSize, RawSubsystem, RawTuning};
 use super::units;
-use super::{Config, Inject, Log, Namespace, Subsystem, Tuning};
+use super::{Config, Inject, Listener, Log, Namespace, Subsystem, Tuning};
 use backing::{BackingSpec, BlockSize, Medium};
 use nvme_spec_types::nqn::Nqn;
 use nvmf::target::AllowedHosts;
@@ -48,27 +48,27 @@ pub(super) fn resolve(raw: &RawConfig) -> Result<Config, Problems> {
     }
 }
 
-fn listeners(raw: &RawConfig, problems: &mut Problems) -> Vec<SocketAddr> {
+fn listeners(raw: &RawConfig, problems: &mut Problems) -> Vec<Listener> {
     if raw.listener.is_empty() {
         problems.push(
             Problem::nowhere("there is no [[listener]], so no host could connect")
                 .hint("add: [[listener]] with address = \"0.0.0.0:4420\""),
         );
     }
-    let mut seen: Vec<(SocketAddr, Range<usize>)> = Vec::new();
+    let mut seen: Vec<(Listener, Range<usize>)> = Vec::new();
     for listener in &raw.listener {
         let at = listener.address.span();
         match units::address(listener.address.get_ref(), units::interface_index) {
-            Ok(address) if seen.iter().any(|(other, _)| *other == address) => {
+            Ok(address) if seen.iter().any(|(other, _)| other.address == address) => {
                 problems
                     .push(Problem::at(at, format!("listener.address: {address} is listed twice")));
             }
-            Ok(address) => match seen.iter().find(|(other, _)| covers(*other, address)) {
-                Some((other, _)) => problems.push(
+            Ok(address) => match seen.iter().find(|(other, _)| covers(other.address, address)) {
+                Some((Listener { address: other, .. }, _)) => problems.push(
                     Problem::at(at, format!("listener.address: {address} and {other} overlap"))
                         .hint("a wildcard address listens on every address of its port already"),
                 ),
-                None => seen.push((address, at)),
+                None => seen.push((Listener { address, provider: listener.provider }, at)),
             },
             Err(what) => problems.push(
                 Problem::at(at, format!("listener.address: {what}"))
@@ -80,7 +80,7 @@ fn listeners(raw: &RawConfig, problems: &mut Problems) -> Vec<SocketAddr> {
         let what = format!("there are more than {MAX_LISTENERS} listeners");
         problems.push(Problem::at(seen[MAX_LISTENERS].1.clone(), what));
     }
-    seen.into_iter().map(|(address, _)| address).collect()
+    seen.into_iter().map(|(listener, _)| listener).collect()
 }
 
 /// Whether one of the two is the wildcard of the other's family and port.
@@ -409,7 +409,7 @@ fn tuning(raw: &RawTuning, problems: &mut Problems) -> Tuning {
     }
     let in_capsule = size("in_capsule", &raw.in_capsule, 4 * KIB, 0..=64 * KIB, problems);
     if let Some(given) = &raw.in_capsule
-        && in_capsule % 16 != 0
+        && !in_capsule.is_multiple_of(16)
     {
         problems.push(Problem::at(given.span(), "tuning.in_capsule: must be a multiple of 16"));
     }
@@ -443,6 +443,7 @@ fn tuning(raw: &RawTuning, problems: &mut Problems) -> Tuning {
         max_queues: number("max_queues", &raw.max_queues, 4096, 2..=65536, problems) as usize,
         max_reads: number("max_reads", &raw.max_reads, 16, 1..=255, problems),
         shared_receive_queue: raw.shared_receive_queue.unwrap_or(true),
+        traffic_class: raw.traffic_class.unwrap_or(0),
     }
 }
 

@@ -29,7 +29,8 @@ fn parsed(text: &str) -> Config {
 #[test]
 fn five_lines_are_enough() {
     let config = parsed(GOOD);
-    assert_eq!(config.listeners, ["10.8.0.1:4420".parse().unwrap()]);
+    let address = "10.8.0.1:4420".parse().unwrap();
+    assert_eq!(config.listeners, [Listener { address, provider: Provider::Auto }]);
     let subsystem = &config.subsystems[0];
     assert_eq!(subsystem.hosts, AllowedHosts::Any);
     assert_eq!(subsystem.serial.len(), 20);

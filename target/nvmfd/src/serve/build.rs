@@ -240,8 +240,9 @@ where
             control.add_namespace(now, id, namespace).with_context(wrong)?;
         }
     }
-    for (port, address) in config.listeners.iter().enumerate() {
-        control.listen(now, PortConfig { id: port as u16 + 1, address: *address })?;
+    for (port, listener) in config.listeners.iter().enumerate() {
+        let address = listener.address;
+        control.listen(now, PortConfig { id: port as u16 + 1, address })?;
     }
     Ok(())
 }

@@ -1,10 +1,10 @@
 //! `nvmfd serve`: puts the parts together, runs them, and takes them apart in order.
 
-#[cfg(feature = "verbs")]
 mod build;
-#[cfg(feature = "verbs")]
 mod daemon;
-mod provider;
+#[cfg(feature = "verbs")]
+mod either;
+mod with;
 
 use crate::{CONFIG_ERROR, RUN_ERROR, config, disks, logging};
 use std::io::Write;
@@ -30,7 +30,7 @@ pub(crate) fn run(path: &Path) -> ExitCode {
             return ExitCode::from(CONFIG_ERROR);
         }
     };
-    match provider::serve(&config, disks) {
+    match with::serve(&config, disks) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             // The whole chain in one line: each cause says what it concerns.

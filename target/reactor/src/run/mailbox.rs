@@ -3,7 +3,7 @@
 //! The channel has no bound of its own. What is in it is bounded by what is open: a few messages
 //! per queue, one per command that was handed on, and the operator's changes.
 
-use crossbeam_channel::{Receiver, Sender, TryRecvError};
+use crossbeam_channel::{Receiver, Sender};
 use rustix::event::{EventfdFlags, eventfd};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
@@ -69,10 +69,7 @@ impl<T> Postbox<T> {
 impl<T> Inbox<T> {
     /// The next message, if there is one.
     pub fn try_recv(&self) -> Option<T> {
-        match self.receiver.try_recv() {
-            Ok(message) => Some(message),
-            Err(TryRecvError::Empty | TryRecvError::Disconnected) => None,
-        }
+        self.receiver.try_recv().ok()
     }
 
     /// Whether a message waits.

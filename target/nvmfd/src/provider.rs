@@ -1,0 +1,46 @@
+//! Which provider carries RDMA for a listener, and why.
+
+use crate::config::{Listener, Provider};
+use std::fmt;
+
+/// A decision.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Choice {
+    /// The RDMA device of that name owns the address, where it is known.
+    Verbs(Option<String>),
+    /// The endpoint of this program, for this reason.
+    Soft(&'static str),
+}
+
+impl fmt::Display for Choice {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Choice::Verbs(Some(device)) => write!(f, "verbs, RDMA device {device}"),
+            Choice::Verbs(None) => f.write_str("verbs, as configured"),
+            Choice::Soft(why) => write!(f, "soft-roce on UDP port 4791, {why}"),
+        }
+    }
+}
+
+/// Decides for a listener, by the configuration and by what the machine has now.
+pub(crate) fn choose(listener: &Listener) -> Choice {
+    match listener.provider {
+        Provider::Soft => Choice::Soft("as configured"),
+        Provider::Verbs => Choice::Verbs(device_at(listener)),
+        Provider::Auto => match device_at(listener) {
+            Some(device) => Choice::Verbs(Some(device)),
+            None if cfg!(feature = "verbs") => Choice::Soft("as no RDMA device has the address"),
+            None => Choice::Soft("as verbs is not built in"),
+        },
+    }
+}
+
+#[cfg(feature = "verbs")]
+fn device_at(listener: &Listener) -> Option<String> {
+    rdma_verbs::device_at(listener.address)
+}
+
+#[cfg(not(feature = "verbs"))]
+fn device_at(_listener: &Listener) -> Option<String> {
+    None
+}
