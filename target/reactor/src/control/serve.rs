@@ -4,7 +4,9 @@ use super::queues::{Entry, Names, Phase};
 use super::{CONTROL_CORE, Control, ListenerState, Stopping};
 use crate::mail::{QueueParams, ToControl, ToCore};
 use backing::BlockIo;
+use nvme_spec_types::nqn::{NQN_FIELD_SIZE, Nqn};
 use nvme_spec_types::rdma_cm::{CmReject, CmRejectStatus, RECFMT};
+use nvme_spec_types::status::Status;
 use nvmf::QueueKey;
 use nvmf::target::{Admission, QueueInfo, TargetAction};
 use nvmf::view::QueueActivity;
@@ -17,6 +19,10 @@ use tracing::{debug, info, warn};
 /// Send-side work requests that are kept free of a queue's depth: the longest chain of one
 /// command, which is a WRITE per data descriptor and the SEND.
 const LONGEST_CHAIN: u32 = nvmf::queue::MAX_SEGMENTS as u32 + 1;
+
+/// Where a Connect command's data names the subsystem and the host (NVMe Base 2.1, 6.3).
+const SUBNQN_AT: usize = 256;
+const HOSTNQN_AT: usize = 512;
 
 /// RNR retries that we accept with: for ever. A host without a posted receive is slow, not gone.
 const RNR_RETRY: u8 = 7;
@@ -185,6 +191,7 @@ where
                     self.ask_target(|target, out| {
                         target.on_command(now, key, slot, &command, &data, out);
                     });
+                    self.log_refused_connect(now, key, &data);
                 }
             }
             ToControl::Aborted { token, stopped } => {
@@ -195,6 +202,26 @@ where
             ToControl::BackingRemoved(id) => self.on_backing_removed(id),
         }
         self.carry_out(now);
+    }
+
+    /// Says who was refused what, when a queue that has no controller was just given an error. The
+    /// names are those that the host gave, where they can be read.
+    fn log_refused_connect(&mut self, now: Now, key: QueueKey, data: &[u8]) {
+        let Some(entry) = self.queues.get(key).filter(|entry| entry.is_pending()) else { return };
+        let refused = self.actions.iter().find_map(|action| match action {
+            TargetAction::Complete { queue, outcome, .. } if *queue == key => {
+                (outcome.status != Status::SUCCESS).then_some(outcome.status)
+            }
+            _ => None,
+        });
+        let Some(status) = refused else { return };
+        let Some(dropped) = self.limits.rejected.allow(now) else { return };
+        let name = |at| {
+            let field = data.get(at..at + NQN_FIELD_SIZE).and_then(|f| Nqn::from_field(f).ok());
+            field.map_or_else(|| "?".to_owned(), |nqn| nqn.as_str().to_owned())
+        };
+        warn!(peer = %entry.info.peer, subnqn = name(SUBNQN_AT), hostnqn = name(HOSTNQN_AT),
+            qid = entry.info.admission.qid, %status, dropped, "Connect refused");
     }
 
     fn on_attached(&mut self, now: Now, key: QueueKey) {
