@@ -39,6 +39,8 @@ codes! {
 pub struct TransportRequirements(pub u8);
 
 impl TransportRequirements {
+    /// Nothing is said about a secure channel.
+    pub const NOT_SPECIFIED: Self = Self(0);
     /// A secure channel is not required.
     pub const SECURE_NOT_REQUIRED: Self = Self(2);
     /// A secure channel is required.

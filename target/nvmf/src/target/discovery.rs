@@ -116,7 +116,7 @@ impl Found<'_> {
             trtype: TransportType::RDMA,
             adrfam: if ip.is_ipv4() { AddressFamily::IPV4 } else { AddressFamily::IPV6 },
             subtype: self.subtype,
-            treq: TransportRequirements::SECURE_NOT_REQUIRED.with_sq_flow_control_disable(),
+            treq: TransportRequirements::NOT_SPECIFIED.with_sq_flow_control_disable(),
             portid: self.port,
             cntlid: CNTLID_DYNAMIC,
             asqsz: ADMIN_QUEUE_ENTRIES,

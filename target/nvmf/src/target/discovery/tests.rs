@@ -64,7 +64,7 @@ fn an_entry_says_how_to_connect() {
     assert_eq!(nvm.subtype, SubsystemType::NVM);
     assert_eq!(nvm.subnqn().unwrap().as_str(), SUBNQN);
     assert_eq!((nvm.trtype, nvm.adrfam), (TransportType::RDMA, AddressFamily::IPV4));
-    assert_eq!((nvm.portid, nvm.cntlid, nvm.asqsz, nvm.treq.0), (1, 0xffff, 32, 0b110));
+    assert_eq!((nvm.portid, nvm.cntlid, nvm.asqsz, nvm.treq.0), (1, 0xffff, 32, 0b100));
     assert_eq!((nvm.traddr.as_str(), nvm.trsvcid.as_str()), (Some("192.0.2.1"), Some("4420")));
     let tsas = nvm.rdma_tsas().unwrap();
     assert_eq!((tsas.qptype.0, tsas.prtype.0, tsas.cms.0, tsas.pkey), (1, 1, 1, 0));
