@@ -1,7 +1,7 @@
 //! The driver: one controller over a connector and a device.
 
 use crate::controller::{ControlData, Controller, ControllerConfig, Goodbye, Purpose, Step};
-use crate::link::{Link, LinkState, Owner, RAW_SENDS, Tag, Work};
+use crate::link::{Link, LinkState, Owner, RAW_SENDS, RECV_LEN, Tag, Work};
 use crate::queue::{Finished, HostQueue, Pace, QueueShape, Violation};
 use crate::request::{Lost, Payload, Request, SubmitError};
 use crate::{Arena, ControllerInfo, NamespaceInfo};
@@ -111,6 +111,11 @@ pub struct Host<C: Connector, D: HostDevice<Endpoint = C::Endpoint>> {
     events: VecDeque<HostEvent>,
     completions: Vec<Wc>,
     stats: HostStats,
+    /// While the controller is in use, how long the connection manager is left alone.
+    cm_interval: Duration,
+    cm_due: Now,
+    /// The queue of the last completion: the next one is likely of the same.
+    last_qid: usize,
 }
 
 /// Completions taken from the device at a time.
@@ -133,6 +138,9 @@ impl<C: Connector, D: HostDevice<Endpoint = C::Endpoint>> Host<C, D> {
             events: VecDeque::new(),
             completions: Vec::new(),
             stats: HostStats::default(),
+            cm_interval: Duration::ZERO,
+            cm_due: Now::ZERO,
+            last_qid: 0,
         }
     }
 
@@ -176,6 +184,11 @@ impl<C: Connector, D: HostDevice<Endpoint = C::Endpoint>> Host<C, D> {
         self.controller.cntlid()
     }
 
+    /// Entries of a queue in use; 0 when it is not.
+    pub fn entries(&self, qid: u16) -> u16 {
+        self.link(qid).map_or(0, |link| link.queue.shape().entries)
+    }
+
     /// Commands outstanding on a queue.
     pub fn outstanding(&self, qid: u16) -> usize {
         self.link(qid).map_or(0, |link| link.queue.outstanding())
@@ -212,6 +225,49 @@ impl<C: Connector, D: HostDevice<Endpoint = C::Endpoint>> Host<C, D> {
         if let (HostState::Off(at @ Some(_)), None) = (&mut self.state, delay) {
             *at = None;
         }
+    }
+
+    /// While the controller is in use, looks for events of connections only so often: a provider
+    /// may need a system call for it. By default every [`turn`](Self::turn) does.
+    pub fn set_cm_interval(&mut self, interval: Duration) {
+        self.cm_interval = interval;
+        self.cm_due = Now::ZERO;
+    }
+
+    /// Opens memory to the target on queue `qid` for longer than one command: until
+    /// [`take_back`](Self::take_back) or the end of the connection. The caller puts address and
+    /// key into its commands and sends them with [`Payload::AsIs`], without asking for the key to
+    /// be invalidated.
+    ///
+    /// # Errors
+    /// [`SubmitError`] when the queue is not in use, or the device has no key left.
+    pub fn lend(
+        &mut self,
+        qid: u16,
+        span: Span,
+        access: Access,
+    ) -> Result<rdma::RemoteAddr, SubmitError> {
+        let link = self.links.get_mut(usize::from(qid)).and_then(Option::as_mut);
+        let link = link.filter(|link| link.state == LinkState::Up);
+        let link = link.ok_or(SubmitError::NotConnected)?;
+        let remote = self.device.expose(link.qp, span, access).ok_or(SubmitError::Data)?;
+        link.lent.push(remote.rkey);
+        Ok(remote)
+    }
+
+    /// Closes memory that was [lent](Self::lend). Harmless when the connection has ended.
+    pub fn take_back(&mut self, qid: u16, rkey: u32) {
+        if let Some(link) = self.links.get_mut(usize::from(qid)).and_then(Option::as_mut)
+            && let Some(at) = link.lent.iter().position(|&lent| lent == rkey)
+        {
+            link.lent.swap_remove(at);
+            self.device.unexpose(link.qp, rkey);
+        }
+    }
+
+    /// Sends at once what was submitted since the last [`turn`](Self::turn).
+    pub fn flush(&mut self, now: Now) {
+        self.device.flush(now);
     }
 
     /// Sends a request on queue `qid`. It goes out with the next [`turn`](Self::turn).
@@ -254,9 +310,12 @@ impl<C: Connector, D: HostDevice<Endpoint = C::Endpoint>> Host<C, D> {
     /// Does what there is to do and returns whether there was anything.
     pub fn turn(&mut self, now: Now) -> bool {
         let mut worked = false;
-        while let Some(event) = self.cm.poll(now) {
-            worked = true;
-            self.on_cm_event(now, event);
+        if self.state != HostState::Live || now >= self.cm_due {
+            self.cm_due = now + self.cm_interval;
+            while let Some(event) = self.cm.poll(now) {
+                worked = true;
+                self.on_cm_event(now, event);
+            }
         }
         let mut completions = std::mem::take(&mut self.completions);
         worked |= self.device.poll_cq(now, POLL_BATCH, &mut completions) > 0;
@@ -296,8 +355,12 @@ impl<C: Connector, D: HostDevice<Endpoint = C::Endpoint>> Host<C, D> {
         self.links.iter().position(|link| link.as_ref().is_some_and(|link| link.conn == conn))
     }
 
-    fn qid_of_qp(&self, qp: QpId) -> Option<usize> {
-        self.links.iter().position(|link| link.as_ref().is_some_and(|link| link.qp == qp))
+    fn qid_of_qp(&mut self, qp: QpId) -> Option<usize> {
+        let is_of = |link: &Option<Link>| link.as_ref().is_some_and(|link| link.qp == qp);
+        if !self.links.get(self.last_qid).is_some_and(is_of) {
+            self.last_qid = self.links.iter().position(is_of)?;
+        }
+        Some(self.last_qid)
     }
 
     /// Builds and sends a capsule. `scratch` is memory of ours that the command owns.
@@ -318,13 +381,13 @@ impl<C: Connector, D: HostDevice<Endpoint = C::Endpoint>> Host<C, D> {
         }
         let room = link.queue.shape().in_capsule;
         let mut tail = Vec::new();
+        let mut in_capsule = None;
         let (mut keys, mut may_invalidate) = (Vec::new(), Vec::new());
         match data {
             Payload::None => command.set_sgl1(SglDescriptor::NO_DATA),
             Payload::AsIs(bytes) => tail = bytes,
             Payload::InCapsule(span) => {
-                tail = vec![0; span.len() as usize];
-                self.region.read(span, &mut tail);
+                in_capsule = Some(span);
                 command.set_sgl1(SglDescriptor::InCapsule { offset: 0, len: span.len() });
             }
             Payload::Keyed { spans, access, invalidate } => {
@@ -357,7 +420,8 @@ impl<C: Connector, D: HostDevice<Endpoint = C::Endpoint>> Host<C, D> {
                 }
             }
         }
-        if tail.len() > room as usize {
+        let tail_len = in_capsule.map_or(tail.len() as u32, Span::len);
+        if tail_len > room {
             return Err(SubmitError::Data);
         }
         let cid = link
@@ -368,8 +432,12 @@ impl<C: Connector, D: HostDevice<Endpoint = C::Endpoint>> Host<C, D> {
         let slot = HostQueue::<Tag>::slot_of(cid);
         let capsule = link.capsule(slot);
         self.region.write(capsule, command.as_bytes());
-        self.region.write(capsule.slice(64, capsule.len() - 64), &tail);
-        link.send_capsule(slot, 64 + tail.len() as u32, &mut self.device);
+        let rest = capsule.slice(64, capsule.len() - 64);
+        match in_capsule {
+            Some(span) => self.region.copy_to(span, &self.region, rest),
+            None => self.region.write(rest, &tail),
+        }
+        link.send_capsule(slot, 64 + tail_len, &mut self.device);
         self.stats.commands += 1;
         Ok(cid)
     }
@@ -421,7 +489,8 @@ impl<C: Connector, D: HostDevice<Endpoint = C::Endpoint>> Host<C, D> {
         match (work, wc.op) {
             (Work::Recv(index), WcOp::Recv { byte_len, invalidated }) => {
                 let message = link.message(index, byte_len, &self.region);
-                let result = link.queue.on_response(&message, invalidated);
+                let len = byte_len.min(RECV_LEN) as usize;
+                let result = link.queue.on_response(&message[..len], invalidated);
                 if link.state != LinkState::Draining {
                     link.post_recv(index, &mut self.device);
                 }
@@ -644,6 +713,9 @@ impl<C: Connector, D: HostDevice<Endpoint = C::Endpoint>> Host<C, D> {
                     let qid = qid as u16;
                     self.events.push_back(HostEvent::Done { qid, token, result: Err(Lost) });
                 }
+            }
+            for &rkey in &link.lent {
+                self.device.unexpose(link.qp, rkey);
             }
             let endpoint = self.device.detach(link.qp);
             self.cm.destroy(link.conn, endpoint);

@@ -6,7 +6,7 @@ use rdma::{ConnId, Device, QpId, RecvQueueId, RecvWr, SendOp, SendWr, WrId};
 use region::{Region, Span};
 
 /// Bytes of a receive: more than a response, so that one too long is seen and not refused below.
-const RECV_LEN: u32 = 64;
+pub(crate) const RECV_LEN: u32 = 64;
 /// Raw messages that may be on the way besides the queue's commands.
 pub(crate) const RAW_SENDS: u32 = 64;
 
@@ -82,6 +82,8 @@ pub(crate) struct Link {
     pub(crate) state: LinkState,
     pub(crate) queue: HostQueue<Tag>,
     recv_queue: RecvQueueId,
+    /// Keys of memory that is open for longer than one command.
+    pub(crate) lent: Vec<u32>,
     memory: Span,
     capsule_len: u32,
     recvs_posted: u32,
@@ -118,6 +120,7 @@ impl Link {
             state: LinkState::Connecting,
             queue: HostQueue::new(shape),
             recv_queue: attached.recv_queue.id,
+            lent: Vec::new(),
             memory,
             capsule_len: Self::capsule_len(&shape),
             recvs_posted: 0,
@@ -170,11 +173,11 @@ impl Link {
         device.post_send(self.qp, wr);
     }
 
-    /// Bytes of a message that came into receive `index`.
-    pub(crate) fn message(&self, index: u16, len: u32, region: &Region) -> Vec<u8> {
-        let span = self.recv_span(index);
-        let mut bytes = vec![0; len.min(span.len()) as usize];
-        region.read(span.slice(0, len.min(span.len())), &mut bytes);
+    /// A message of `len` bytes that came into receive `index`; what is behind it is zero.
+    pub(crate) fn message(&self, index: u16, len: u32, region: &Region) -> [u8; RECV_LEN as usize] {
+        let mut bytes = [0; RECV_LEN as usize];
+        let len = len.min(RECV_LEN);
+        region.read(self.recv_span(index).slice(0, len), &mut bytes[..len as usize]);
         bytes
     }
 
