@@ -35,10 +35,20 @@ fn reading_with_the_wrong_size_or_place_is_an_invalid_field() {
         (CAP_OFFSET, Four),
         (VS_OFFSET, Eight),
         (CC_OFFSET, PropertySize::Reserved(2)),
-        (0x0c, Four),
-        (0x1000, Four),
+        (0x0e, Four),
+        (0x0c, PropertySize::Reserved(3)),
+        (0x1300, Four),
     ] {
         assert_eq!(bench.property(queue, offset, size), logged(StatusCode::INVALID_FIELD));
+    }
+}
+
+#[test]
+fn properties_that_fabrics_controllers_do_not_have_read_as_zero() {
+    let mut bench = Bench::new();
+    let (queue, _) = bench.admin_to(SUBNQN, 0);
+    for (offset, size) in [(0x0c, Four), (0x28, Eight), (0x38, Four), (0x1000, Four)] {
+        assert_eq!(bench.property(queue, offset, size), Outcome::result(0), "{offset:#x}");
     }
 }
 
