@@ -114,7 +114,7 @@ impl Guest {
         let most = usize::from(self.host.info().msdbd.max(1)).min(room as usize / 16).max(1);
         let Some(spans) = self.memory(len, if inline { 1 } else { most }) else { return false };
         let token = shared.token();
-        let fua = self.rng.chance(1_000);
+        let fua = self.rng.chance(2_000);
         let mut stamp = token;
         if let Kind::Compare(expected) = &mut kind {
             // Mostly what is there, to succeed at times.
@@ -171,7 +171,7 @@ impl Guest {
     ) -> bool {
         let vol = shared.volumes[volume];
         let token = shared.token();
-        let fua = self.rng.chance(1_000);
+        let fua = self.rng.chance(2_000);
         let mut spans = Vec::new();
         let (command, data, ranges) = if let Kind::WriteZeroes = kind {
             let deallocate = self.rng.chance(5_000);

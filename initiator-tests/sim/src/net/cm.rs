@@ -262,7 +262,7 @@ impl Net {
             initiator_depth: params.initiator_depth,
             device: DeviceCaps {
                 name: "sim0".into(),
-                max_qp_wr: 16_384,
+                max_qp_wr: self.config.max_qp_wr,
                 max_qp_reads: self.config.device_reads,
             },
         };

@@ -50,6 +50,8 @@ pub struct NetConfig {
     pub max_inline: u32,
     /// RDMA READs that a device can have outstanding per queue pair.
     pub device_reads: u8,
+    /// Work requests that a queue pair of a device can hold.
+    pub max_qp_wr: u32,
     /// Whether devices have a shared receive queue, and of what depth.
     pub shared_recv: Option<u32>,
 }

@@ -14,6 +14,7 @@ fn config() -> NetConfig {
         short_poll: 0,
         max_inline: 0,
         device_reads: 4,
+        max_qp_wr: 16_384,
         shared_recv: None,
     }
 }

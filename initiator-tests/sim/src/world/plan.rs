@@ -115,6 +115,7 @@ impl Plan {
             short_poll: *rng.pick(&[0, 2_000, 8_000]),
             max_inline: *rng.pick(&[0, 16, 64]),
             device_reads: *rng.pick(&[1, 2, 16, 128]),
+            max_qp_wr: *rng.pick(&[3, 20, 16_384, 16_384]),
             shared_recv: rng.chance(5_000).then(|| rng.range(64, 512) as u32),
         };
         let disk = DiskConfig {
@@ -160,7 +161,7 @@ impl Plan {
             knocks: often(rng, 60),
             cut: often(rng, 20),
             rebuild: often(rng, 40),
-            power_cut: rng.chance(2_000),
+            power_cut: rng.chance(3_000),
             mail_delay: rng.below(20_000),
         }
     }
