@@ -82,7 +82,7 @@ pub(crate) struct Inject {
     /// Added to every operation.
     pub(crate) delay: Duration,
     /// Every how many operations one fails; 0 for never.
-    pub(crate) error_every: u64,
+    pub(crate) error_every: u32,
 }
 
 /// How to log.

@@ -59,9 +59,9 @@ pub(super) struct RawNamespace {
 #[serde(deny_unknown_fields)]
 pub(super) struct RawInject {
     #[serde(default)]
-    pub(super) delay_ms: u64,
+    pub(super) delay_ms: u32,
     #[serde(default)]
-    pub(super) error_every: u64,
+    pub(super) error_every: u32,
 }
 
 #[derive(Debug, Default, Deserialize)]

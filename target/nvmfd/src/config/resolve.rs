@@ -292,7 +292,7 @@ fn namespace(
     let nguid = id(ns.nguid.as_ref(), "nguid", exported, problems).unwrap_or_default();
     let eui64 = id(ns.eui64.as_ref(), "eui64", exported, problems).unwrap_or_default();
     let inject = ns.inject.as_ref().map(|inject| Inject {
-        delay: Duration::from_millis(inject.get_ref().delay_ms),
+        delay: Duration::from_millis(inject.get_ref().delay_ms.into()),
         error_every: inject.get_ref().error_every,
     });
     let spec = BackingSpec { medium, block_size, read_only: ns.read_only };

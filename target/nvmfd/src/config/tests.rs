@@ -67,7 +67,8 @@ fn free_nsids_are_given_in_order() {
 fn a_misspelt_key_is_named_with_its_place_and_a_guess() {
     assert_eq!(
         errors(&with("address", "adress")),
-        "nvmfd.toml:3:1: unknown field `adress`, expected `address`\n  hint: did you mean `address`?"
+        "nvmfd.toml:3:1: unknown field `adress`, expected `address` or `provider`\n  \
+         hint: did you mean `address`?"
     );
     assert_eq!(
         errors(&with("allow_any_host", "frobnicate")).lines().last().unwrap(),
@@ -293,7 +294,7 @@ fn the_defaults_in_the_reference_are_the_defaults() {
         .map(|line| if is_option(line) { &line[1..] } else { line })
         .map(|line| format!("{line}\n"))
         .collect();
-    assert_eq!(reference.lines().filter(|line| is_option(line)).count(), 19);
+    assert_eq!(reference.lines().filter(|line| is_option(line)).count(), 20);
     assert_eq!(parsed(&spelt_out), parsed(&reference));
 }
 
@@ -320,4 +321,16 @@ fn the_examples_are_valid() {
     for name in ["examples/minimal.toml", "examples/two-hosts.toml", "examples/benchmark.toml"] {
         parsed(&shipped(name));
     }
+}
+
+#[test]
+fn a_fault_drill_is_taken_as_written() {
+    let drill = |inject: &str| format!("{GOOD}inject = {inject}\n");
+    let config = parsed(&drill("{ delay_ms = 5, error_every = 100 }"));
+    let expected = Inject { delay: Duration::from_millis(5), error_every: 100 };
+    assert_eq!(config.subsystems[0].namespaces[0].inject, Some(expected));
+    let said = errors(&drill("{ error_every = 4294967296 }"));
+    assert!(said.starts_with("nvmfd.toml:11:"), "{said}");
+    let said = errors(&drill("{ delay = 5 }"));
+    assert!(said.contains("did you mean `delay_ms`?"), "{said}");
 }

@@ -91,7 +91,7 @@ pub(super) fn serve<P: Provider>(
 
 fn faults(inject: Inject) -> Faults {
     let rule = |class, error| {
-        let every = u32::try_from(inject.error_every).ok().and_then(NonZeroU32::new)?;
+        let every = NonZeroU32::new(inject.error_every)?;
         Some(ErrorRule { class, when: When::EveryNth(every), error, torn: false })
     };
     let rules = [
