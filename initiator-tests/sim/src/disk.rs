@@ -192,10 +192,10 @@ impl SimIo {
         let size = u64::from(geometry.block_size);
         let buffered = matches!(request.op, IoOp::Read | IoOp::Write { .. });
         let ranged = request.op != IoOp::Flush;
-        let aligned = request.offset % size == 0 && request.len % size == 0;
+        let aligned = request.offset.is_multiple_of(size) && request.len.is_multiple_of(size);
         let fits = !buffered
             || u64::from(request.buffer.len()) == request.len
-                && request.buffer.offset() % 4096 == 0
+                && request.buffer.offset().is_multiple_of(4096)
                 && request.buffer.end() <= self.region.len() as u64;
         if ranged && !aligned || !fits {
             self.violation(format!("misaligned I/O: {request:?}"));

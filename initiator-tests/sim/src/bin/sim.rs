@@ -69,7 +69,7 @@ fn main() -> ExitCode {
         None => (args.start, args.seeds),
     };
     let cpus = std::thread::available_parallelism().map_or(1, usize::from);
-    let jobs = args.jobs.unwrap_or(cpus).clamp(1, count.max(1).min(1024) as usize);
+    let jobs = args.jobs.unwrap_or(cpus).clamp(1, count.clamp(1, 1024) as usize);
     if args.seed.is_none() {
         // The line of a failed seed says it all; a replay shows where.
         std::panic::set_hook(Box::new(|_| {}));
