@@ -14,12 +14,10 @@ use crate::{build, linux, setup, tidy};
 
 #[derive(Args)]
 pub(crate) struct SimArgs {
-    /// How many seeds to run.
-    #[arg(long, default_value_t = 1000)]
-    seeds: u64,
-    /// The first seed.
-    #[arg(long)]
-    seed: Option<u64>,
+    /// Options of the simulator, passed on: `--seeds N`, `--start S`, `--seed S`, `--jobs J`,
+    /// `--steps N`, `--fault NAME`, `--trace`.
+    #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+    options: Vec<String>,
 }
 
 /// Seeds that `cargo xtask test` runs.
@@ -118,11 +116,7 @@ pub(crate) fn prepush() -> Result<bool> {
 
 /// `cargo xtask sim`
 pub(crate) fn sim(args: &SimArgs) -> Result<bool> {
-    let mut words = vec!["--seeds".to_owned(), args.seeds.to_string()];
-    if let Some(seed) = args.seed {
-        words.extend(["--seed".to_owned(), seed.to_string()]);
-    }
-    run_sim(&words)
+    run_sim(&args.options)
 }
 
 /// `cargo xtask test`
