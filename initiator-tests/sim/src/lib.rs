@@ -7,6 +7,8 @@
 //! - [`net`]: the RDMA seam for both ends, with its rules checked;
 //! - [`disk`]: the storage seam, with faults and a volatile cache;
 //! - [`checker`]: what each block may hold;
+//! - [`guest`], [`hostile`], [`knocker`]: hosts that keep the rules, that break them, and that only
+//!   knock;
 //! - [`world`]: control core, data cores and hosts, turn by turn.
 
 pub mod checker;
