@@ -4,43 +4,12 @@
 # Exit status 0: passed; 77: skipped, the last line of output says why.
 set -Eeuo pipefail
 . "$WORK/environment"
+. "$WORK/guest/common.sh"
 . "$WORK/guest/topology.sh"
 . "$WORK/guest/target.sh"
 . "$WORK/guest/host.sh"
-
-# Log a line with the guest's uptime.
-say() { echo "[$(cut -d' ' -f1 /proc/uptime)] $*"; }
-
-# End the case as failed.
-fail() {
-    echo "FAILED: $*"
-    exit 1
-}
-
-# End the case as not applicable here.
-skip() {
-    echo "$*"
-    exit 77
-}
-
-# until_true SECONDS COMMAND...: try until it succeeds or time is over.
-until_true() {
-    local left=$(($1 * 10))
-    shift
-    until "$@" 2>/dev/null; do
-        ((left-- > 0)) || return 1
-        sleep 0.1
-    done
-}
-
-# expect WANTED GOT WHAT
-expect() { [ "$1" = "$2" ] || fail "$3: expected '$1', got '$2'"; }
-
-# expect_match PATTERN TEXT WHAT
-expect_match() { grep -qE -- "$1" <<<"$2" || fail "$3: nothing like '$1' in: $2"; }
-
-# A file of random data: random_file PATH MIB
-random_file() { dd if=/dev/urandom of="$1" bs=1M count="$2" status=none; }
+DISKS=/run/target
+case $TOPOLOGY in tap | routed) . "$WORK/guest/wire.sh" && DISKS=$WORK/disks ;; esac
 
 at_exit() {
     local status=$?
@@ -59,5 +28,5 @@ at_exit() {
 trap 'echo "FAILED: status $? from \"$BASH_COMMAND\" (${BASH_SOURCE[0]##*/}:$LINENO)"' ERR
 trap at_exit EXIT
 
-mkdir -p /mnt/data /run/target
+mkdir -p /mnt/data "$DISKS"
 . "$WORK/cases/$CASE.sh"

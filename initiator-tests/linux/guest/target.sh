@@ -5,6 +5,11 @@
 #     any host may connect unless -a names those allowed
 #   target_down    end it in order (the daemon: SIGTERM, at most 10 s, status 0)
 #   target_crash   end it without any order; target_again brings it back
+#   target_ticks   processor time it has used, in clock ticks (the daemon only)
+#
+# With the topologies tap and routed all this happens outside of the machine: there
+# these words mean requests to outside.sh (see wire.sh). DISKS is the folder that
+# files of disks are in, in sight of the guest either way.
 #
 # BACKING is KIND:MIB or a device or file. Kinds: ram and null (the daemon's own;
 # for the kernel target brd and null_blk), brd (a RAM disk of the kernel), loop
@@ -13,6 +18,7 @@
 
 NQN=nqn.2026-11.io.nvmfd:case
 target_pid=
+nvmfd_prefix=()
 nvmet=/sys/kernel/config/nvmet
 brd_used=0 disks_made=()
 
@@ -54,23 +60,23 @@ disk_make() {
         ;;
     loop)
         load loop
-        truncate -s "${mib}M" "/run/target/loop$mib"
-        disk_path=$(losetup -f --show "/run/target/loop$mib")
+        truncate -s "${mib}M" "$DISKS/loop$mib"
+        disk_path=$(losetup -f --show "$DISKS/loop$mib")
         disks_made+=("losetup -d $disk_path")
         ;;
     file)
         brd_load
         load ext4
         mkfs.ext4 -q -F -O ^has_journal "/dev/ram$brd_used"
-        mkdir -p "/run/target/fs$brd_used"
-        mount -t ext4 "/dev/ram$brd_used" "/run/target/fs$brd_used"
-        disk_path=/run/target/fs$brd_used/disk.img
-        disks_made+=("umount /run/target/fs$brd_used")
+        mkdir -p "$DISKS/fs$brd_used"
+        mount -t ext4 "/dev/ram$brd_used" "$DISKS/fs$brd_used"
+        disk_path=$DISKS/fs$brd_used/disk.img
+        disks_made+=("umount $DISKS/fs$brd_used")
         brd_used=$((brd_used + 1))
         truncate -s "${mib}M" "$disk_path"
         ;;
     pagefile)
-        disk_path=/run/target/disk$mib.img
+        disk_path=$DISKS/disk$mib.img
         disk_buffered=true
         truncate -s "${mib}M" "$disk_path"
         ;;
@@ -99,17 +105,18 @@ disks_remove() {
     for step in "${disks_made[@]}"; do $step || true; done
     disks_made=()
     [ "$MACHINE" = uml ] || modprobe -q -r brd || true
-    rm -rf /run/target/*
+    rm -rf "${DISKS:?}"/*
 }
 
 # --- the daemon ---------------------------------------------------------------
 
 nvmfd_up() {
     local backing entry
-    nvmfd_config=/run/target/nvmfd.toml
+    nvmfd_config=$DISKS/nvmfd.toml
     {
         echo "[[listener]]"
         echo "address = \"$TARGET_ADDR:4420\""
+        echo "provider = \"$PROVIDER\""
         echo "[[subsystem]]"
         echo "nqn = \"$target_nqn\""
         if [ ${#allowed[@]} = 0 ]; then
@@ -141,13 +148,15 @@ nvmfd_up() {
 nvmfd_again() {
     local before
     before=$(nvmfd_ready_lines)
-    "$WORK/bin/nvmfd" serve --config $nvmfd_config >>"$OUT/target.log" 2>&1 &
+    "${nvmfd_prefix[@]}" "$WORK/bin/nvmfd" serve --config $nvmfd_config >>"$OUT/target.log" 2>&1 &
     target_pid=$!
     until_true 30 nvmfd_settled "$before" || fail "the daemon was not ready after 30 s"
     kill -0 $target_pid 2>/dev/null || fail "the daemon ended at once: $(tail -n 1 "$OUT/target.log")"
 }
 nvmfd_ready_lines() { grep -cw ready "$OUT/target.log" || true; }
 nvmfd_settled() { [ "$(nvmfd_ready_lines)" -gt "$1" ] || ! kill -0 $target_pid; }
+
+target_ticks() { awk '{ print $14 + $15 }' "/proc/$target_pid/stat"; }
 
 nvmfd_crash() {
     kill -KILL $target_pid

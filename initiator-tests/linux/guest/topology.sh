@@ -12,6 +12,8 @@ topology_up() {
     loop) one_device ;;
     veth) load rdma_rxe veth && two_devices rxe ;;
     siw) two_devices siw ;;
+    tap) load rdma_rxe && to_the_outside ;;
+    routed) load rdma_rxe veth && through_a_router ;;
     *) echo "unknown topology $1" && return 1 ;;
     esac || return 1
     export HOST_ADDR TARGET_ADDR
@@ -47,6 +49,50 @@ two_devices() {
     HOST_ADDR=10.9.0.1 TARGET_ADDR=10.9.0.2
     # The first connect would otherwise wait for address resolution.
     ping -q -c 1 -W 5 -I "$HOST_ADDR" "$TARGET_ADDR"
+}
+
+# The machine's own interface to the outside, where the daemon is, as wire0. It
+# has the largest MTU that both ends can do; User-Mode Linux could not change it.
+outer_interface() {
+    [ "$MACHINE" = uml ] || load virtio_net || return 1
+    local name
+    for name in vec0 eth0; do
+        [ ! -e /sys/class/net/$name ] || break
+    done
+    ip link set $name name wire0
+}
+
+# A soft-RoCE device on the machine's interface, and the daemon outside.
+to_the_outside() {
+    outer_interface &&
+        ip address add 10.8.0.2/24 dev wire0 &&
+        ip link set wire0 up &&
+        rdma link add rxe0 type rxe netdev wire0 || return 1
+    HOST_ADDR=10.8.0.2 TARGET_ADDR=10.8.0.1
+    ping -q -c 1 -W 5 "$TARGET_ADDR"
+}
+
+# The same with a router between, which is a network namespace of this machine:
+# it has an interface for each direction that packets can leave by, so faults of
+# the network can be played to both.
+through_a_router() {
+    local inside="ip netns exec router"
+    outer_interface &&
+        ip netns add router &&
+        ip link add host0 mtu 9000 type veth peer name edge0 mtu 9000 &&
+        ip link set edge0 netns router &&
+        ip link set wire0 netns router &&
+        ip address add 10.8.1.2/24 dev host0 &&
+        $inside ip address add 10.8.1.1/24 dev edge0 &&
+        $inside ip address add 10.8.0.2/24 dev wire0 &&
+        $inside ip link set edge0 up &&
+        $inside ip link set wire0 up &&
+        $inside sh -c 'echo 1 >/proc/sys/net/ipv4/ip_forward' &&
+        ip link set host0 up &&
+        ip route add 10.8.0.0/24 via 10.8.1.1 &&
+        rdma link add rxe0 type rxe netdev host0 || return 1
+    HOST_ADDR=10.8.1.2 TARGET_ADDR=10.8.0.1
+    ping -q -c 1 -W 5 "$TARGET_ADDR"
 }
 
 # wire DEVICE OWN PEER TABLE

@@ -6,8 +6,12 @@
 //! - the first line without a known key: the summary (one line);
 //! - `machines`: `qemu`, `uml` (default both);
 //! - `topologies`: `veth` (two rxe devices with a real wire between them),
-//!   `loop` (both ends on one rxe device), `siw` (iWARP; `uml` only); the case
-//!   runs once per topology (default `veth`);
+//!   `loop` (both ends on one rxe device), `siw` (iWARP; `uml` only); with the
+//!   daemon's own RDMA endpoint `tap` (rxe in the machine, the daemon outside;
+//!   a case for `veth` is one for `tap` too) and `routed` (as `tap`, with a
+//!   router between that can damage the traffic); the case runs once per
+//!   topology (default `veth`);
+//! - `providers`: `verbs`, `soft` (default both);
 //! - `targets`: `nvmfd`, `nvmet` (default both);
 //! - `seconds`: the time bound inside an emulated machine (default 60);
 //! - `cpus`: processors the machine must have (default 2; `uml` has one);
@@ -19,7 +23,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
 
-use crate::runner::TargetKind;
+use crate::runner::{Provider, TargetKind};
 
 /// Kinds of machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -44,12 +48,19 @@ impl MachineKind {
 /// the same share one machine.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Setup {
-    /// `veth`, `loop` or `siw`.
+    /// `veth`, `loop`, `siw`, `tap` or `routed`.
     pub topology: String,
     /// Processors.
     pub cpus: u32,
     /// An NVMe disk of the machine's own.
     pub nvme_disk: bool,
+}
+
+impl Setup {
+    /// Whether the target is outside of the machine.
+    pub fn target_outside(&self) -> bool {
+        matches!(self.topology.as_str(), "tap" | "routed")
+    }
 }
 
 /// One case script.
@@ -67,6 +78,8 @@ pub struct Case {
     pub topologies: Vec<String>,
     /// Targets it makes sense for.
     pub targets: Vec<String>,
+    /// RDMA providers of the daemon it makes sense for.
+    pub providers: Vec<String>,
     /// Time bound in seconds.
     pub seconds: u64,
     /// Processors needed.
@@ -98,6 +111,7 @@ impl Case {
             machines: words("qemu uml"),
             topologies: words("veth"),
             targets: words("nvmfd nvmet"),
+            providers: words("verbs soft"),
             seconds: 60,
             cpus: 2,
             nvme_disk: false,
@@ -109,6 +123,7 @@ impl Case {
                 "machines" => case.machines = words(value),
                 "topologies" => case.topologies = words(value),
                 "targets" => case.targets = words(value),
+                "providers" => case.providers = words(value),
                 "seconds" => case.seconds = value.trim().parse()?,
                 "cpus" => case.cpus = value.trim().parse()?,
                 "disk" => case.nvme_disk = value.trim() == "nvme",
@@ -123,16 +138,34 @@ impl Case {
         Ok(case)
     }
 
-    /// The setups this case runs in on `machine` against `target`; empty when
-    /// it does not apply there.
-    pub fn setups(&self, machine: MachineKind, target: TargetKind) -> Vec<Setup> {
-        let applies = self.machines.iter().any(|m| m == machine.name())
-            && self.targets.iter().any(|t| t == target.name());
-        self.topologies
+    /// The setups this case runs in on `machine` against `target` over
+    /// `provider`; empty when it does not apply there.
+    pub fn setups(
+        &self,
+        machine: MachineKind,
+        target: TargetKind,
+        provider: Provider,
+    ) -> Vec<Setup> {
+        let has = |list: &[String], name: &str| list.iter().any(|word| word == name);
+        if !has(&self.machines, machine.name())
+            || !has(&self.targets, target.name())
+            || !has(&self.providers, provider.name())
+        {
+            return Vec::new();
+        }
+        let topologies: &[&str] = match (provider, machine) {
+            (Provider::Verbs, MachineKind::Qemu) => &["veth", "loop"],
+            (Provider::Verbs, MachineKind::Uml) => &["veth", "loop", "siw"],
+            (Provider::Soft, _) => &["tap", "routed"],
+        };
+        topologies
             .iter()
-            .filter(|topology| applies && (*topology != "siw" || machine == MachineKind::Uml))
+            .filter(|topology| {
+                has(&self.topologies, topology)
+                    || (**topology == "tap" && has(&self.topologies, "veth"))
+            })
             .map(|topology| Setup {
-                topology: topology.clone(),
+                topology: (*topology).to_owned(),
                 cpus: if machine == MachineKind::Uml { 1 } else { self.cpus },
                 nvme_disk: self.nvme_disk,
             })
@@ -162,7 +195,7 @@ fn words(text: &str) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::{Case, MachineKind};
-    use crate::runner::TargetKind;
+    use crate::runner::{Provider, TargetKind};
     use std::path::Path;
 
     fn parse(text: &str) -> anyhow::Result<Case> {
@@ -175,15 +208,29 @@ mod tests {
             parse("#: shows a thing\n#: topologies veth siw\n#: seconds 9\n#: core\n").unwrap();
         assert_eq!(case.summary, "shows a thing");
         assert_eq!((case.seconds, case.cpus, case.core), (9, 2, true));
-        let on = |machine| case.setups(machine, TargetKind::Nvmet).len();
+        let on = |machine| case.setups(machine, TargetKind::Nvmet, Provider::Verbs).len();
         assert_eq!((on(MachineKind::Qemu), on(MachineKind::Uml)), (1, 2));
     }
 
     #[test]
     fn a_case_for_one_target_does_not_apply_to_the_other() {
         let case = parse("#: shows a thing\n#: targets nvmfd\n").unwrap();
-        assert!(case.setups(MachineKind::Qemu, TargetKind::Nvmet).is_empty());
-        assert_eq!(case.setups(MachineKind::Qemu, TargetKind::Nvmfd).len(), 1);
+        let against = |target| case.setups(MachineKind::Qemu, target, Provider::Verbs).len();
+        assert_eq!((against(TargetKind::Nvmet), against(TargetKind::Nvmfd)), (0, 1));
+    }
+
+    #[test]
+    fn a_target_outside_has_topologies_of_its_own() {
+        let on = |text: &str, provider| -> Vec<String> {
+            let setups = parse(text).unwrap().setups(MachineKind::Uml, TargetKind::Nvmfd, provider);
+            setups.into_iter().map(|setup| setup.topology).collect()
+        };
+        assert_eq!(on("#: shows a thing\n", Provider::Soft), ["tap"]);
+        let lossy = "#: shows a thing\n#: topologies routed\n";
+        assert_eq!(on(lossy, Provider::Soft), ["routed"]);
+        assert!(on(lossy, Provider::Verbs).is_empty());
+        assert!(on("#: shows a thing\n#: topologies loop siw\n", Provider::Soft).is_empty());
+        assert!(on("#: shows a thing\n#: providers verbs\n", Provider::Soft).is_empty());
     }
 
     #[test]

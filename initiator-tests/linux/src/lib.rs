@@ -8,6 +8,9 @@
 //! on: a guest's root file system is this machine's root, read-only, under an
 //! overlay that dies with the guest.
 //!
+//! The daemon's own RoCEv2 endpoint is tested outside of the machine: the daemon
+//! runs beside it, in a network namespace, with a tap interface between the two.
+//!
 //! Two targets can be put under test: the daemon, and the kernel's own target.
 //! The second is the reference: a case that fails on both is the harness's
 //! fault, a case that fails on the daemon alone is the daemon's.
@@ -20,8 +23,9 @@ mod command;
 mod cpio;
 pub mod kernel;
 pub mod machine;
+mod outside;
 mod runner;
 pub mod uml;
 
 pub use command::{Output, capture, run_quiet};
-pub use runner::{CaseResult, Options, Report, TargetKind, Verdict, run, run_script};
+pub use runner::{CaseResult, Options, Provider, Report, TargetKind, Verdict, run, run_script};

@@ -19,6 +19,7 @@ use crate::case::{MachineKind, Setup};
 use crate::command::{capture, run_quiet};
 use crate::cpio;
 use crate::kernel::Kernel;
+use crate::outside::{INTERFACE, LARGEST_MTU, Outside};
 
 /// What to boot.
 #[derive(Clone, Debug)]
@@ -64,6 +65,7 @@ pub(crate) struct Machine {
     child: Child,
     lines: Receiver<String>,
     scratch: Option<PathBuf>,
+    outside: Option<Outside>,
 }
 
 /// Memory of a guest. It is taken as it is used.
@@ -74,9 +76,10 @@ impl Machine {
     /// [`crate::runner`] puts there. The kernel's console goes to
     /// `work/console.log`.
     pub(crate) fn start(boot: &Boot, setup: &Setup, work: &Path) -> Result<Self> {
+        let outside = if setup.target_outside() { Some(Outside::start(work)?) } else { None };
         let (mut command, scratch) = match boot {
-            Boot::Qemu(kernel) => (qemu(kernel, setup, work)?, None),
-            Boot::Uml(kernel) => uml(kernel, work)?,
+            Boot::Qemu(kernel) => (qemu(kernel, setup, work, outside.as_ref())?, None),
+            Boot::Uml(kernel) => uml(kernel, work, outside.as_ref())?,
         };
         let mut child = command
             .stdin(Stdio::null())
@@ -102,15 +105,21 @@ impl Machine {
                 }
             }
         });
-        Ok(Self { child, lines, scratch })
+        Ok(Self { child, lines, scratch, outside })
     }
 
-    /// The next event, waiting at most `limit`.
-    pub(crate) fn next(&self, limit: Duration) -> Event {
-        match self.lines.recv_timeout(limit) {
-            Ok(line) => Event::Line(line),
-            Err(RecvTimeoutError::Timeout) => Event::Silent,
-            Err(RecvTimeoutError::Disconnected) => Event::Ended,
+    /// The next event, waiting at most `limit` for each line. Requests to the
+    /// far end of the wire are passed on and are no events.
+    pub(crate) fn next(&mut self, limit: Duration) -> Event {
+        loop {
+            match self.lines.recv_timeout(limit) {
+                Ok(line) => match (line.strip_prefix("outside "), &mut self.outside) {
+                    (Some(name), Some(outside)) => outside.ask(name),
+                    _ => return Event::Line(line),
+                },
+                Err(RecvTimeoutError::Timeout) => return Event::Silent,
+                Err(RecvTimeoutError::Disconnected) => return Event::Ended,
+            }
         }
     }
 }
@@ -132,18 +141,21 @@ impl Drop for Machine {
     }
 }
 
-/// A command that dies with the harness, however the harness dies.
-fn tied(program: &str) -> Command {
-    let mut command = Command::new("setpriv");
-    command.args(["--pdeathsig", "KILL", "--", program]);
+/// A command that dies with the harness, however the harness dies; in the
+/// network of the far end of its wire, if it has one.
+fn tied(program: &str, outside: Option<&Outside>) -> Command {
+    let mut words = outside.map(Outside::enter).unwrap_or_default();
+    words.extend(["setpriv", "--pdeathsig", "KILL", "--", program].map(str::to_owned));
+    let mut command = Command::new(&words[0]);
+    command.args(&words[1..]);
     command
 }
 
-fn qemu(kernel: &Kernel, setup: &Setup, work: &Path) -> Result<Command> {
+fn qemu(kernel: &Kernel, setup: &Setup, work: &Path, outside: Option<&Outside>) -> Result<Command> {
     let first_root = work.join("first-root.cpio");
     fs::write(&first_root, first_root_of(kernel, work)?)?;
     let kvm = kvm_works();
-    let mut command = tied("qemu-system-x86_64");
+    let mut command = tied("qemu-system-x86_64", outside);
     command.args(["-machine", "pc", "-cpu", "max", "-nodefaults", "-no-user-config"]);
     command.args(["-display", "none", "-no-reboot"]);
     command.args(["-accel", if kvm { "kvm" } else { "tcg,thread=multi" }]);
@@ -170,6 +182,14 @@ fn qemu(kernel: &Kernel, setup: &Setup, work: &Path) -> Result<Command> {
     };
     command.args(["-virtfs", &share(Path::new("/"), "outer", "on")]);
     command.args(["-virtfs", &share(work, "work", "off")]);
+    if outside.is_some() {
+        // Without the header that lets packets of a run pass unsegmented: a
+        // device that takes part in RDMA must see them as a network card would.
+        command
+            .arg("-netdev")
+            .arg(format!("tap,id=wire,ifname={INTERFACE},script=no,downscript=no,vnet_hdr=off"));
+        command.args(["-device", &format!("virtio-net-pci,netdev=wire,host_mtu={LARGEST_MTU}")]);
+    }
     if setup.nvme_disk {
         let disk = work.join("nvme.img");
         File::create(&disk)?.set_len(256 << 20)?;
@@ -254,11 +274,15 @@ fn tsc_khz() -> Result<String> {
     Ok(run_quiet(&mut Command::new(program))?.trim().to_owned())
 }
 
-fn uml(kernel: &Path, work: &Path) -> Result<(Command, Option<PathBuf>)> {
+fn uml(
+    kernel: &Path,
+    work: &Path,
+    outside: Option<&Outside>,
+) -> Result<(Command, Option<PathBuf>)> {
     // The control socket's path must be short, so it is not below the work folder.
     let scratch = std::env::temp_dir().join(format!("nvmfd-uml-{}", std::process::id()));
     fs::create_dir_all(&scratch)?;
-    let mut command = tied(kernel.to_str().context("the kernel's path is text")?);
+    let mut command = tied(kernel.to_str().context("the kernel's path is text")?, outside);
     // Guest memory is a file in TMPDIR: shared memory keeps it off the disk.
     command.env("TMPDIR", "/dev/shm");
     command.args([
@@ -276,6 +300,11 @@ fn uml(kernel: &Path, work: &Path) -> Result<(Command, Option<PathBuf>)> {
         "brd.rd_nr=4",
         "brd.rd_size=524288",
     ]);
+    if outside.is_some() {
+        command.arg(format!(
+            "vec0:transport=tap,ifname={INTERFACE},depth=128,gro=0,mtu={LARGEST_MTU}"
+        ));
+    }
     command.arg(format!("mem={MEMORY_MIB}M"));
     command.arg(format!("init={}", work.join("guest/boot-uml.sh").display()));
     command.arg(format!("uml_dir={}/", scratch.display()));

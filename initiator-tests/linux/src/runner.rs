@@ -36,6 +36,26 @@ impl TargetKind {
     }
 }
 
+/// How the daemon reaches RDMA.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Provider {
+    /// RDMA devices through libibverbs; the daemon runs in the machine.
+    Verbs,
+    /// Its own RoCEv2 endpoint; the daemon runs outside of the machine.
+    Soft,
+}
+
+impl Provider {
+    /// The name used on the command line, in case headers, and in the daemon's
+    /// configuration.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Verbs => "verbs",
+            Self::Soft => "soft",
+        }
+    }
+}
+
 /// What to run.
 #[derive(Clone, Debug)]
 pub struct Options {
@@ -43,6 +63,8 @@ pub struct Options {
     pub boot: Boot,
     /// The target.
     pub target: TargetKind,
+    /// The daemon's RDMA provider.
+    pub provider: Provider,
     /// The daemon's program; needed for [`TargetKind::Nvmfd`].
     pub daemon: Option<PathBuf>,
     /// Names of cases (`name` or `name@topology`); empty means all.
@@ -149,7 +171,7 @@ fn plan(options: &Options) -> Result<BTreeMap<Setup, Vec<Case>>> {
     }
     let mut groups: BTreeMap<Setup, Vec<Case>> = BTreeMap::new();
     for case in all.iter().filter(|case| case.core || !options.core) {
-        for setup in case.setups(options.boot.kind(), options.target) {
+        for setup in case.setups(options.boot.kind(), options.target, options.provider) {
             let full = format!("{}@{}", case.name, setup.topology);
             let wanted = options.cases.is_empty()
                 || options.cases.iter().any(|w| *w == case.name || *w == full);
@@ -173,7 +195,7 @@ fn in_one_machine(
     let plan: String =
         cases.iter().map(|case| format!("{} {}\n", case.name, case.seconds)).collect();
     fs::write(work.0.join("plan"), plan)?;
-    let machine = Machine::start(&options.boot, setup, &work.0)?;
+    let mut machine = Machine::start(&options.boot, setup, &work.0)?;
     let mut results = Vec::new();
     let mut running: Option<&Case> = None;
     let mut limit = BOOT_LIMIT;
@@ -241,7 +263,7 @@ pub fn run_script(options: &Options, setup: &Setup, script: &Path) -> Result<Str
     let work = WorkFolder::new(options, setup)?;
     fs::copy(script, work.0.join("cases").join(format!("{}.sh", case.name)))?;
     fs::write(work.0.join("plan"), format!("{} {}\n", case.name, case.seconds))?;
-    let machine = Machine::start(&options.boot, setup, &work.0)?;
+    let mut machine = Machine::start(&options.boot, setup, &work.0)?;
     let until = Instant::now() + BOOT_LIMIT + Duration::from_secs(case.seconds) + GRACE;
     let failed = loop {
         match machine.next(until.saturating_duration_since(Instant::now())) {
@@ -298,9 +320,10 @@ impl WorkFolder {
                 .with_context(|| format!("cannot copy {}", daemon.display()))?;
         }
         let mut environment = format!(
-            "export MACHINE={} TARGET={} TOPOLOGY={} PACKAGE={}\n",
+            "export MACHINE={} TARGET={} PROVIDER={} TOPOLOGY={} PACKAGE={}\n",
             options.boot.kind().name(),
             options.target.name(),
+            options.provider.name(),
             setup.topology,
             options.package.canonicalize()?.display(),
         );
@@ -332,9 +355,10 @@ impl WorkFolder {
         if failed && fs::create_dir_all(&kept).is_ok() {
             let from = self.0.join("out").join(name);
             let files = fs::read_dir(&from).into_iter().flatten().flatten();
-            let files = files
-                .map(|entry| entry.path())
-                .chain(["console.log", "machine.err", "out/topology.log"].map(|f| self.0.join(f)));
+            let files = files.map(|entry| entry.path()).chain(
+                ["console.log", "machine.err", "out/topology.log", "out/outside.err"]
+                    .map(|f| self.0.join(f)),
+            );
             for file in files {
                 if let Some(base) = file.file_name() {
                     let _ = fs::copy(&file, kept.join(base));

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result};
 use clap::Args;
 use linux_host::machine::Boot;
-use linux_host::{TargetKind, uml};
+use linux_host::{Provider, TargetKind, uml};
 
 use crate::{build, linux, setup, tidy};
 
@@ -87,13 +87,16 @@ impl Tally {
         self.step("unit tests", unit_tests);
     }
 
-    /// All or the core cases in one kind of machine.
-    fn linux(&mut self, name: &str, core: bool, boot: impl FnOnce() -> Result<Boot>) {
-        self.step(name, || {
-            let report = linux::run_cases(boot()?, TargetKind::Nvmfd, None, &[], core)?;
-            let (passed, failed, _) = report.counts();
-            Ok((u64::try_from(passed)?, u64::try_from(failed)?))
-        });
+    /// All or the core cases in one kind of machine, with each provider.
+    fn linux(&mut self, name: &str, core: bool, boot: impl Fn() -> Result<Boot>) {
+        for provider in [Provider::Verbs, Provider::Soft] {
+            self.step(name, || {
+                let report =
+                    linux::run_cases(boot()?, TargetKind::Nvmfd, provider, None, &[], core)?;
+                let (passed, failed, _) = report.counts();
+                Ok((u64::try_from(passed)?, u64::try_from(failed)?))
+            });
+        }
     }
 }
 

@@ -4,11 +4,14 @@ use std::fs;
 use std::path::PathBuf;
 use std::time::Instant;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use clap::{Args, ValueEnum};
 use linux_host::case::{self, Setup};
 use linux_host::machine::Boot;
-use linux_host::{CaseResult, Options, Report, TargetKind, Verdict, bench as figures, uml};
+use linux_host::{
+    CaseResult, Options, Provider as ProviderKind, Report, TargetKind, Verdict, bench as figures,
+    uml,
+};
 
 use crate::{build, setup};
 
@@ -39,8 +42,19 @@ impl Target {
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
 pub(crate) enum Provider {
-    /// RDMA devices through libibverbs.
+    /// RDMA devices through libibverbs; the daemon runs in the machine.
     Verbs,
+    /// The daemon's own RoCEv2 endpoint; the daemon runs outside of the machine.
+    Soft,
+}
+
+impl Provider {
+    fn kind(self) -> ProviderKind {
+        match self {
+            Self::Verbs => ProviderKind::Verbs,
+            Self::Soft => ProviderKind::Soft,
+        }
+    }
 }
 
 #[derive(Args)]
@@ -99,11 +113,12 @@ pub(crate) fn linux(args: &LinuxArgs) -> Result<bool> {
         return list();
     }
     let target = args.target.kind();
-    match args.provider {
-        Provider::Verbs => {}
+    let provider = args.provider.kind();
+    if (target, provider) == (TargetKind::Nvmet, ProviderKind::Soft) {
+        bail!("the kernel's target has no provider of its own: --provider soft is for nvmfd");
     }
-    let report =
-        run_cases(args.machine.boot()?, target, args.daemon.clone(), &args.cases, args.core)?;
+    let boot = args.machine.boot()?;
+    let report = run_cases(boot, target, provider, args.daemon.clone(), &args.cases, args.core)?;
     let (passed, failed, skipped) = report.counts();
     println!("{passed} passed, {failed} failed, {skipped} skipped");
     Ok(failed == 0)
@@ -113,6 +128,7 @@ pub(crate) fn linux(args: &LinuxArgs) -> Result<bool> {
 pub(crate) fn run_cases(
     boot: Boot,
     target: TargetKind,
+    provider: ProviderKind,
     daemon: Option<PathBuf>,
     cases: &[String],
     core: bool,
@@ -121,8 +137,9 @@ pub(crate) fn run_cases(
         (TargetKind::Nvmfd, None) => Some(build::daemon()?),
         (_, given) => given,
     };
-    let options = Options { cases: cases.to_vec(), core, ..script_options(boot, target, daemon)? };
-    println!("{} against {}", options.boot.label(), target.name());
+    let options =
+        Options { provider, cases: cases.to_vec(), core, ..script_options(boot, target, daemon)? };
+    println!("{} against {} ({})", options.boot.label(), target.name(), provider.name());
     let began = Instant::now();
     let report = linux_host::run(&options, print_result)?;
     println!("  {:.0} s", began.elapsed().as_secs_f64());
@@ -146,7 +163,7 @@ fn print_result(result: &CaseResult) {
 fn list() -> Result<bool> {
     for case in case::all(&package()?.join("cases"))? {
         println!(
-            "{:<24} {}{}\n{:24} on {}; topologies {}; targets {}",
+            "{:<24} {}{}\n{:24} on {}; topologies {}; targets {}; providers {}",
             case.name,
             case.summary,
             if case.core { " [core]" } else { "" },
@@ -154,6 +171,7 @@ fn list() -> Result<bool> {
             case.machines.join(", "),
             case.topologies.join(", "),
             case.targets.join(", "),
+            case.providers.join(", "),
         );
     }
     Ok(true)
@@ -228,6 +246,7 @@ fn script_options(boot: Boot, target: TargetKind, daemon: Option<PathBuf>) -> Re
     Ok(Options {
         boot,
         target,
+        provider: ProviderKind::Verbs,
         daemon,
         cases: Vec::new(),
         core: false,

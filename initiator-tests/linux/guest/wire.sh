@@ -1,0 +1,50 @@
+# The wire to a daemon that runs outside of the machine (topologies tap and
+# routed), and what can go wrong on it.
+
+# outside COMMAND...: run it at the other end (see outside.sh), which knows the
+# words of target.sh; its output is ours and so is its status.
+outside() {
+    local ask
+    [ ! -e "$WORK/ask/gone" ] || return 1
+    ask=$(mktemp "$WORK/ask/XXXXXX")
+    printf 'OUT=%q\n%s\n' "$OUT" "$(printf '%q ' "$@")" >"$ask"
+    echo "@@ outside ${ask##*/}" >&3
+    until_true 60 test -e "$ask.status" || fail "no answer from the other end to: $*"
+    cat "$ask.output"
+    return "$(cat "$ask.status")"
+}
+
+target_up() { outside target_up "$@"; }
+target_down() { outside target_down; }
+target_again() { outside target_again; }
+target_crash() { outside target_crash; }
+target_ticks() { outside target_ticks; }
+
+# wire_mtu HOST [OUTSIDE]: MTU of the host's interface, and of the other end's
+# (the same without). Connections already made keep their path MTU, so this is
+# for between them. Needs the topology routed.
+wire_mtu() {
+    ip link set host0 mtu "$1"
+    ip netns exec router ip link set edge0 mtu "$1"
+    outside wire_mtu "${2:-$1}"
+}
+
+# impair NETEM-ARGUMENTS...: do this to packets of both directions; nothing
+# without arguments. Needs the topology routed.
+impair() {
+    local interface
+    load sch_netem
+    for interface in edge0 wire0; do
+        if [ $# = 0 ]; then
+            ip netns exec router tc qdisc delete dev $interface root
+        else
+            ip netns exec router tc qdisc replace dev $interface root netem limit 20000 "$@"
+        fi
+    done
+}
+
+# What impair has done, both directions.
+impaired() { ip netns exec router tc -s qdisc show | grep -A2 netem; }
+
+# recoveries: how often the host gave up on a command or its connection so far in this case.
+recoveries() { dmesg | grep -cE 'nvme.*(timeout|error recovery|[Rr]econnect)' || true; }
