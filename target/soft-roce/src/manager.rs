@@ -74,6 +74,8 @@ pub struct Manager {
     used_qpns: HashSet<u32>,
     events: VecDeque<CmEvent>,
     look_at: Option<Now>,
+    /// Whether sites are open just for a last message.
+    closing: bool,
     buffers: Buffers,
     check: Check,
     batch: Batch,
@@ -100,6 +102,7 @@ impl Manager {
             used_qpns: HashSet::new(),
             events: VecDeque::new(),
             look_at: None,
+            closing: false,
             buffers: Buffers::new(),
             check: Check::default(),
             batch: Batch::new(1 << 16, false),
@@ -149,15 +152,19 @@ impl Manager {
 
     /// Closes the sockets of addresses that no listener and no connection needs.
     fn close_unused(&mut self) {
-        let (listeners, conns) = (&self.listeners, &self.conns);
+        let (listeners, conns, machine) = (&self.listeners, &self.conns, &self.machine);
         self.sites.retain(|local| {
             let like = |listener: &Listener| {
                 listener.addr.ip() == local
                     || (listener.addr.ip().is_unspecified()
                         && listener.addr.is_ipv4() == local.is_ipv4())
             };
-            listeners.values().any(like) || conns.values().any(|conn| conn.local == local)
+            listeners.values().any(like)
+                || conns.values().any(|conn| conn.local == local)
+                || machine.is_disconnecting_at(local)
         });
+        // What stays for a disconnect request that may have to be repeated is closed later.
+        self.closing = self.sites.iter().any(|(local, _)| machine.is_disconnecting_at(*local));
     }
 
     fn listener_at(&self, reached: SocketAddr) -> Option<ListenerId> {
@@ -225,10 +232,13 @@ impl Manager {
         }
     }
 
-    fn translate(&mut self, event: Event) -> Option<CmEvent> {
+    fn translate(&mut self, now: Now, event: Event) -> Option<CmEvent> {
         Some(match event {
             Event::Request { conn, local, req } => {
-                let listener = self.listener_at(local)?;
+                let Some(listener) = self.listener_at(local) else {
+                    self.machine.reject(now, conn, &[]);
+                    return None;
+                };
                 let peer = self.machine.addresses(conn)?.1;
                 let request = ConnectRequest {
                     conn,
@@ -288,7 +298,8 @@ impl Manager {
                 CmEvent::Refused { conn, reason, private_data }
             }
             Event::Ended { conn, reason } => {
-                if self.conns.get(&conn).is_some_and(|known| known.qpn.is_none()) {
+                // Nobody above remembers one that was destroyed.
+                if self.conns.get(&conn)?.qpn.is_none() {
                     self.conns.remove(&conn);
                 }
                 CmEvent::Disconnected { conn, reason }
@@ -369,9 +380,13 @@ impl ConnectionManager for Manager {
         self.machine.on_time(now);
         self.transmit();
         while let Some(event) = self.machine.poll_event() {
-            if let Some(event) = self.translate(event) {
+            if let Some(event) = self.translate(now, event) {
                 self.events.push_back(event);
             }
+        }
+        self.transmit();
+        if self.closing {
+            self.close_unused();
         }
         self.events.pop_front()
     }
@@ -447,6 +462,9 @@ impl ConnectionManager for Manager {
     fn destroy(&mut self, conn: ConnId, endpoint: Endpoint) {
         self.used_qpns.remove(&endpoint.qpn);
         self.conns.remove(&conn);
+        self.machine.abandon(conn);
+        self.transmit();
+        drop(endpoint); // and with it the core's socket
         self.close_unused();
     }
 

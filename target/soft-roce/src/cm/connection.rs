@@ -12,12 +12,18 @@ pub(crate) const LONGEST_WAIT: Duration = Duration::from_secs(2);
 pub(crate) const REPEATS: u32 = 8;
 /// Repeats of a disconnect request: about 1.5 s in all.
 pub(crate) const DISCONNECT_REPEATS: u32 = 3;
+/// How long our own side may take to decide about a request; then it is refused.
+pub(crate) const DECIDE_WITHIN: Duration = Duration::from_secs(20);
+/// Longest extension of a wait that one message of the peer gets, as a code of the CM: 17 s.
+pub(crate) const LONGEST_MRA: u8 = 22;
 /// How long an ended or refused connection is remembered, to answer repeats of its messages.
 pub(crate) const LINGER: Duration = Duration::from_secs(10);
 
 /// What a connection waits for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum State {
+    /// Active: for our own side to send the request.
+    Idle,
     /// Passive: for our own side to accept or reject.
     AwaitDecision,
     /// Passive: for the peer's RTU to the reply that was sent.
@@ -35,25 +41,20 @@ pub(crate) enum State {
 /// A message that is repeated until it is answered.
 #[derive(Debug, Clone)]
 pub(crate) struct Repeat {
-    pub(crate) due: Now,
     pub(crate) wait: Duration,
     pub(crate) left: u32,
 }
 
 impl Repeat {
-    pub(crate) fn starting(now: Now, repeats: u32) -> Repeat {
-        Repeat { due: now + FIRST_WAIT, wait: FIRST_WAIT, left: repeats }
+    pub(crate) fn new(repeats: u32) -> Repeat {
+        Repeat { wait: FIRST_WAIT, left: repeats }
     }
 
-    /// Whether to send once more; moves on to the next wait.
-    pub(crate) fn again(&mut self, now: Now) -> bool {
-        if self.left == 0 {
-            return false;
-        }
-        self.left -= 1;
+    /// How long to wait after sending once more; `None` when it was sent often enough.
+    pub(crate) fn again(&mut self) -> Option<Duration> {
+        self.left = self.left.checked_sub(1)?;
         self.wait = (self.wait * 2).min(LONGEST_WAIT);
-        self.due = now + self.wait;
-        true
+        Some(self.wait)
     }
 }
 
@@ -77,16 +78,16 @@ pub(crate) struct Connection {
     /// The last message of ours, to be sent again when the peer's is repeated or not answered.
     pub(crate) last: Option<Mad>,
     pub(crate) repeat: Option<Repeat>,
-    /// When an ended connection is forgotten.
-    pub(crate) forget: Option<Now>,
+    /// When its timer is due, if it runs.
+    pub(crate) timer: Option<Now>,
     pub(crate) passive: bool,
     /// Of the peer's request; the answer repeats it.
     pub(crate) transaction: u64,
 }
 
 impl Connection {
-    /// When its timer is due.
-    pub(crate) fn due(&self) -> Option<Now> {
-        self.repeat.as_ref().map(|repeat| repeat.due).or(self.forget)
+    /// Whether a peer made us hold it without anyone having agreed to it yet.
+    pub(crate) fn is_half_open(&self) -> bool {
+        self.passive && matches!(self.state, State::AwaitDecision | State::AwaitReady)
     }
 }

@@ -1,9 +1,9 @@
 //! All connections and what moves them.
 
-use super::MAX_HALF_OPEN;
 use super::connection::{
-    Connection, DISCONNECT_REPEATS, FIRST_WAIT, LINGER, REPEATS, Repeat, State,
+    Connection, DECIDE_WITHIN, DISCONNECT_REPEATS, FIRST_WAIT, LONGEST_MRA, REPEATS, Repeat, State,
 };
+use super::table::Table;
 use crate::psn::Psn;
 use crate::wire::cm::{
     Answered, Mad, Message, REJ_PRIVATE, REP_PRIVATE, REQ_PRIVATE, Rej, Rep, Req, reason,
@@ -11,8 +11,9 @@ use crate::wire::cm::{
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 use rdma::{ConnId, Now};
-use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::collections::VecDeque;
 use std::net::{IpAddr, SocketAddr};
+use std::time::Duration;
 
 /// A message on its way out.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -67,14 +68,7 @@ pub(crate) struct ActiveOpen {
 pub(crate) struct Machine {
     rng: StdRng,
     guid: u64,
-    next_conn: u64,
-    connections: BTreeMap<ConnId, Connection>,
-    by_comm_id: HashMap<u32, ConnId>,
-    /// Passive connections by the peer's address and communication id.
-    by_peer: HashMap<(IpAddr, u32), ConnId>,
-    half_open: usize,
-    /// No connection's timer is due before this.
-    deadline: Option<Now>,
+    table: Table,
     out: VecDeque<Datagram>,
     events: VecDeque<Event>,
 }
@@ -86,12 +80,7 @@ impl Machine {
         Machine {
             guid: rng.random(),
             rng,
-            next_conn: 1,
-            connections: BTreeMap::new(),
-            by_comm_id: HashMap::new(),
-            by_peer: HashMap::new(),
-            half_open: 0,
-            deadline: None,
+            table: Table::new(),
             out: VecDeque::new(),
             events: VecDeque::new(),
         }
@@ -109,12 +98,30 @@ impl Machine {
 
     /// When [`on_time`](Machine::on_time) is due.
     pub(crate) fn timeout(&self) -> Option<Now> {
-        self.deadline
+        self.table.timeout()
     }
 
     /// Connections that are not forgotten yet.
     pub(crate) fn len(&self) -> usize {
-        self.connections.len()
+        self.table.len()
+    }
+
+    /// Panics when its books are wrong.
+    #[cfg(any(test, feature = "fuzzing"))]
+    pub(crate) fn audit(&self) {
+        self.table.audit();
+    }
+
+    /// Our communication id of a connection.
+    #[cfg(any(test, feature = "fuzzing"))]
+    pub(crate) fn comm_id(&self, id: ConnId) -> u32 {
+        self.table.get(id).map_or(0, |conn| conn.local_comm_id)
+    }
+
+    /// Whether a connection from that address of ours still has something to say.
+    pub(crate) fn is_disconnecting_at(&self, local: IpAddr) -> bool {
+        let leaving = |conn: &Connection| conn.state == State::AwaitDisconnected;
+        self.table.values().any(|conn| conn.local == local && leaving(conn))
     }
 
     /// A message arrived at `local`. `listens` says whether someone listens on a port there.
@@ -131,41 +138,38 @@ impl Machine {
             Message::Req(req) => self.on_req(now, local, from, transaction, *req, listens),
             Message::Rep(rep) => self.on_rep(local, from, transaction, rep),
             Message::Rtu { local_comm_id, remote_comm_id } => {
-                let conn = self.find(from, remote_comm_id, local_comm_id);
-                if let Some(conn) = conn
-                    && conn.state == State::AwaitReady
+                if let Some((id, State::AwaitReady)) =
+                    self.find(from, remote_comm_id, local_comm_id)
                 {
-                    conn.state = State::Established;
-                    conn.repeat = None;
-                    let id = conn.id;
-                    self.half_open -= 1;
+                    self.established(id);
                     self.events.push_back(Event::Established(id));
                 }
             }
             Message::Rej(rej) => self.on_rej(now, from, &rej),
             Message::Mra { local_comm_id, remote_comm_id, timeout, .. } => {
-                // The peer needs more time: wait that long before the next repeat.
-                if let Some(conn) = self.find(from, remote_comm_id, local_comm_id)
-                    && let Some(repeat) = &mut conn.repeat
+                // The peer needs more time: wait that long before the next repeat. It counts as
+                // one, so that nobody waits for ever.
+                if let Some((id, _)) = self.find(from, remote_comm_id, local_comm_id)
+                    && let Some(repeat) = self.table.get_mut(id).and_then(|c| c.repeat.as_mut())
+                    && repeat.again().is_some()
                 {
-                    let wait = crate::wire::cm::timeout_ns(timeout.min(24));
-                    repeat.due = now + std::time::Duration::from_nanos(wait);
+                    let wait = crate::wire::cm::timeout_ns(timeout.min(LONGEST_MRA));
+                    self.table.set_timer(id, Some(now + Duration::from_nanos(wait)));
                 }
             }
             Message::Dreq { local_comm_id, remote_comm_id, qpn } => {
                 let drep =
                     Message::Drep { local_comm_id: remote_comm_id, remote_comm_id: local_comm_id };
-                let Some(conn) = self.find(from, remote_comm_id, local_comm_id) else {
+                let Some((id, was)) = self.find(from, remote_comm_id, local_comm_id) else {
                     // Of a connection long gone: the answer lets the peer forget it too.
                     self.send(local, from, transaction, drep);
                     return;
                 };
-                if conn.local_qpn != qpn {
+                if self.table.get(id).is_none_or(|conn| conn.local_qpn != qpn) {
                     return;
                 }
-                let (id, was) = (conn.id, conn.state);
                 if was != State::Ended {
-                    self.end(now, id);
+                    self.table.end(now, id);
                     if was != State::AwaitDisconnected {
                         let reason = "the peer disconnected".to_owned();
                         self.events.push_back(Event::Ended { conn: id, reason });
@@ -174,11 +178,10 @@ impl Machine {
                 self.send(local, from, transaction, drep);
             }
             Message::Drep { local_comm_id, remote_comm_id } => {
-                if let Some(conn) = self.find(from, remote_comm_id, local_comm_id)
-                    && conn.state == State::AwaitDisconnected
+                if let Some((id, State::AwaitDisconnected)) =
+                    self.find(from, remote_comm_id, local_comm_id)
                 {
-                    let id = conn.id;
-                    self.end(now, id);
+                    self.table.end(now, id);
                 }
             }
         }
@@ -193,11 +196,17 @@ impl Machine {
         req: Req,
         listens: impl Fn(SocketAddr) -> bool,
     ) {
-        if let Some(id) = self.by_peer.get(&(from, req.local_comm_id)) {
-            // A repeat: so is our answer, if there is one yet.
-            let conn = &self.connections[id];
-            if let Some(last) = conn.last.clone() {
-                self.out.push_back(Datagram { from: conn.local, to: conn.peer, mad: last });
+        if let Some(conn) = self.table.of_request(from, req.local_comm_id) {
+            // A repeat: so is our answer, if there is one yet. What has ended is not confirmed
+            // once more.
+            let (local, peer) = (conn.local, conn.peer);
+            match conn.last.clone() {
+                Some(Mad { message: Message::Rep(rep), .. }) if conn.state == State::Ended => {
+                    let answered = Answered::Req;
+                    self.refuse(local, peer, transaction, answered, &rep, reason::TIMEOUT);
+                }
+                Some(mad) => self.out.push_back(Datagram { from: local, to: peer, mad }),
+                None => {}
             }
             return;
         }
@@ -206,7 +215,7 @@ impl Machine {
             Some(reason::INVALID_SERVICE_ID)
         } else if crate::wire::cm::mtu_bytes(req.mtu_code).is_none() {
             Some(reason::INVALID_MTU)
-        } else if self.half_open >= MAX_HALF_OPEN {
+        } else if !self.table.has_room_for(from) {
             Some(reason::NO_RESOURCES)
         } else {
             None
@@ -223,7 +232,7 @@ impl Machine {
             return;
         }
         self.drop_stale(now, from, &req);
-        let id = self.insert(Connection {
+        let conn = Connection {
             id: ConnId(0),
             state: State::AwaitDecision,
             local_comm_id: 0,
@@ -237,82 +246,90 @@ impl Machine {
             remote_guid: req.ca_guid,
             last: None,
             repeat: None,
-            forget: None,
+            timer: None,
             passive: true,
             transaction,
-        });
-        self.by_peer.insert((from, req.local_comm_id), id);
-        self.half_open += 1;
+        };
+        let id = self.table.insert(&mut self.rng, conn);
+        self.table.set_timer(id, Some(now + DECIDE_WITHIN));
         self.events.push_back(Event::Request { conn: id, local: reached, req: Box::new(req) });
     }
 
     /// A peer that uses a queue pair number anew has lost the connection it had with it.
     fn drop_stale(&mut self, now: Now, from: IpAddr, req: &Req) {
-        let stale = self.connections.values().find(|conn| {
-            conn.peer == from
-                && conn.remote_qpn == req.qpn
-                && conn.remote_guid == req.ca_guid
-                && matches!(conn.state, State::Established | State::AwaitReady)
-        });
+        let stale = self
+            .table
+            .of_remote(from, req.ca_guid, req.qpn)
+            .filter(|conn| matches!(conn.state, State::Established | State::AwaitReady));
         if let Some(id) = stale.map(|conn| conn.id) {
-            self.end(now, id);
+            self.table.end(now, id);
             let reason = "the peer began anew with the same queue pair".to_owned();
             self.events.push_back(Event::Ended { conn: id, reason });
         }
     }
 
     fn on_rep(&mut self, local: IpAddr, from: IpAddr, transaction: u64, rep: Box<Rep>) {
-        let Some(conn) = self.find_active(from, rep.remote_comm_id) else {
-            return;
-        };
-        let rtu =
-            Message::Rtu { local_comm_id: conn.local_comm_id, remote_comm_id: rep.local_comm_id };
-        match conn.state {
+        let known = self.table.of_comm_id(from, rep.remote_comm_id).filter(|conn| !conn.passive);
+        let Some((id, state)) = known.map(|conn| (conn.id, conn.state)) else { return };
+        let conn = self.table.get_mut(id).expect("just found");
+        match state {
             State::AwaitReply => {
-                conn.state = State::Established;
-                conn.repeat = None;
                 conn.remote_comm_id = rep.local_comm_id;
                 conn.remote_qpn = rep.qpn;
                 conn.remote_guid = rep.ca_guid;
-                let id = conn.id;
-                self.half_open -= 1;
-                self.events.push_back(Event::Accepted { conn: id, rep });
             }
             State::Established if conn.remote_comm_id == rep.local_comm_id => {}
+            State::Ended => {
+                // We are no longer interested: the peer need not wait for us to confirm.
+                self.refuse(local, from, transaction, Answered::Rep, &rep, reason::TIMEOUT);
+                return;
+            }
             _ => return,
+        }
+        let rtu =
+            Message::Rtu { local_comm_id: conn.local_comm_id, remote_comm_id: rep.local_comm_id };
+        if state == State::AwaitReply {
+            self.established(id);
+            self.events.push_back(Event::Accepted { conn: id, rep });
         }
         self.send(local, from, transaction, rtu);
     }
 
+    fn established(&mut self, id: ConnId) {
+        self.table.set_state(id, State::Established);
+        self.table.set_timer(id, None);
+        if let Some(conn) = self.table.get_mut(id) {
+            conn.repeat = None;
+        }
+    }
+
     fn on_rej(&mut self, now: Now, from: IpAddr, rej: &Rej) {
-        let id = self.by_comm_id.get(&rej.remote_comm_id);
-        let conn = id.and_then(|id| self.connections.get(id)).filter(|conn| conn.peer == from);
+        let conn = self.table.of_comm_id(from, rej.remote_comm_id);
         let Some((id, state)) = conn.map(|conn| (conn.id, conn.state)) else { return };
         let text = format!("rejected by the peer, reason {}", reject_text(rej.reason));
         match state {
             State::AwaitReply => {
-                self.end(now, id);
+                self.table.end(now, id);
                 let private_data = rej.private_data.to_vec();
                 self.events.push_back(Event::Refused { conn: id, reason: text, private_data });
             }
             State::AwaitReady | State::Established => {
-                self.end(now, id);
+                self.table.end(now, id);
                 self.events.push_back(Event::Ended { conn: id, reason: text });
             }
-            State::AwaitDecision | State::AwaitDisconnected | State::Ended => {}
+            State::Idle | State::AwaitDecision | State::AwaitDisconnected | State::Ended => {}
         }
     }
 
     /// Accepts a requested connection. `false` when it is gone already.
     pub(crate) fn accept(&mut self, now: Now, id: ConnId, reply: Reply) -> bool {
         let guid = self.guid;
-        let Some(conn) = self.connections.get_mut(&id) else { return false };
+        let Some(conn) = self.table.get_mut(id) else { return false };
         if conn.state != State::AwaitDecision {
             return false;
         }
-        conn.state = State::AwaitReady;
         conn.local_qpn = reply.qpn;
-        conn.repeat = Some(Repeat::starting(now, REPEATS));
+        conn.repeat = Some(Repeat::new(REPEATS));
         let rep = Rep {
             local_comm_id: conn.local_comm_id,
             remote_comm_id: conn.remote_comm_id,
@@ -324,14 +341,19 @@ impl Machine {
             ca_guid: guid,
             private_data: padded::<REP_PRIVATE>(&reply.private_data),
         };
+        self.table.set_state(id, State::AwaitReady);
+        self.table.set_timer(id, Some(now + FIRST_WAIT));
         self.answer(id, Message::Rep(Box::new(rep)));
-        self.note_timer(now + FIRST_WAIT);
         true
     }
 
     /// Refuses a requested connection with the upper layer's words.
     pub(crate) fn reject(&mut self, now: Now, id: ConnId, private_data: &[u8]) {
-        let Some(conn) = self.connections.get(&id) else { return };
+        self.reject_because(now, id, reason::CONSUMER, private_data);
+    }
+
+    fn reject_because(&mut self, now: Now, id: ConnId, reason: u16, private_data: &[u8]) {
+        let Some(conn) = self.table.get(id) else { return };
         if conn.state != State::AwaitDecision {
             return;
         }
@@ -339,18 +361,18 @@ impl Machine {
             local_comm_id: conn.local_comm_id,
             remote_comm_id: conn.remote_comm_id,
             answered: Answered::Req,
-            reason: reason::CONSUMER,
+            reason,
             private_data: padded::<REJ_PRIVATE>(private_data),
         };
         self.answer(id, Message::Rej(Box::new(rej)));
-        self.end(now, id);
+        self.table.end(now, id);
     }
 
-    /// Asks `open.to` for a connection.
+    /// Makes a connection to `open.to`, for [`connect`](Machine::connect) to ask for.
     pub(crate) fn open(&mut self, open: &ActiveOpen) -> ConnId {
-        self.insert(Connection {
+        let conn = Connection {
             id: ConnId(0),
-            state: State::AwaitReply,
+            state: State::Idle,
             local_comm_id: 0,
             remote_comm_id: 0,
             local: open.local,
@@ -362,10 +384,11 @@ impl Machine {
             remote_guid: 0,
             last: None,
             repeat: None,
-            forget: None,
+            timer: None,
             passive: false,
             transaction: 0,
-        })
+        };
+        self.table.insert(&mut self.rng, conn)
     }
 
     /// Sends the request of a connection that [`open`](Machine::open) made.
@@ -374,11 +397,12 @@ impl Machine {
         let flow_label = self.rng.random_range(1..1 << 20);
         let transaction = self.rng.random();
         let guid = self.guid;
-        let Some(conn) = self.connections.get_mut(&id) else { return false };
-        if conn.state != State::AwaitReply {
+        let Some(conn) = self.table.get_mut(id) else { return false };
+        if conn.state != State::Idle {
             return false;
         }
-        conn.repeat = Some(Repeat::starting(now, REPEATS));
+        conn.local_qpn = open.qpn;
+        conn.repeat = Some(Repeat::new(REPEATS));
         conn.local_addr.set_port(port);
         let req = Req {
             local_comm_id: conn.local_comm_id,
@@ -406,150 +430,126 @@ impl Machine {
         let mad = Mad { transaction, message: Message::Req(Box::new(req)) };
         conn.last = Some(mad.clone());
         let (from, to) = (conn.local, conn.peer);
-        self.half_open += 1;
-        self.note_timer(now + FIRST_WAIT);
+        self.table.set_state(id, State::AwaitReply);
+        self.table.set_timer(id, Some(now + FIRST_WAIT));
         self.out.push_back(Datagram { from, to, mad });
         true
     }
 
     /// Ends a connection from our side.
     pub(crate) fn disconnect(&mut self, now: Now, id: ConnId) {
-        let Some(conn) = self.connections.get_mut(&id) else { return };
-        match conn.state {
+        let Some(state) = self.table.get(id).map(|conn| conn.state) else { return };
+        match state {
             State::Established | State::AwaitReady => {
-                if conn.state == State::AwaitReady {
-                    self.half_open -= 1;
-                }
-                conn.state = State::AwaitDisconnected;
-                conn.repeat = Some(Repeat::starting(now, DISCONNECT_REPEATS));
-                let transaction = self.rng.random();
-                let message = Message::Dreq {
-                    local_comm_id: conn.local_comm_id,
-                    remote_comm_id: conn.remote_comm_id,
-                    qpn: conn.remote_qpn,
-                };
-                let mad = Mad { transaction, message };
-                conn.last = Some(mad.clone());
-                let (from, to) = (conn.local, conn.peer);
-                self.note_timer(now + FIRST_WAIT);
-                self.out.push_back(Datagram { from, to, mad });
+                self.table.set_state(id, State::AwaitDisconnected);
+                self.table.set_timer(id, Some(now + FIRST_WAIT));
+                self.say_goodbye(id);
             }
             State::AwaitDecision => self.reject(now, id, &[]),
-            State::AwaitReply => self.end(now, id),
+            State::Idle | State::AwaitReply => self.table.end(now, id),
             State::AwaitDisconnected | State::Ended => {}
         }
     }
 
+    /// Our side has no more use for a connection, whatever its state: what is not ending already
+    /// is ended without waiting for the peer's answer.
+    pub(crate) fn abandon(&mut self, id: ConnId) {
+        let Some(state) = self.table.get(id).map(|conn| conn.state) else { return };
+        match state {
+            State::AwaitDisconnected | State::Ended => return,
+            State::Established | State::AwaitReady => self.say_goodbye(id),
+            State::Idle | State::AwaitReply | State::AwaitDecision => {}
+        }
+        self.table.forget(id);
+    }
+
+    /// Sends a disconnect request, and repeats it as long as the connection's timer runs.
+    fn say_goodbye(&mut self, id: ConnId) {
+        let transaction = self.rng.random();
+        let conn = self.table.get_mut(id).expect("a known connection");
+        conn.repeat = Some(Repeat::new(DISCONNECT_REPEATS));
+        let message = Message::Dreq {
+            local_comm_id: conn.local_comm_id,
+            remote_comm_id: conn.remote_comm_id,
+            qpn: conn.remote_qpn,
+        };
+        let mad = Mad { transaction, message };
+        conn.last = Some(mad.clone());
+        let (from, to) = (conn.local, conn.peer);
+        self.out.push_back(Datagram { from, to, mad });
+    }
+
     /// Lets the timers run that are due.
     pub(crate) fn on_time(&mut self, now: Now) {
-        if self.deadline.is_none_or(|deadline| now < deadline) {
+        while let Some(id) = self.table.next_due(now) {
+            self.on_timer(now, id);
+        }
+    }
+
+    fn on_timer(&mut self, now: Now, id: ConnId) {
+        let conn = self.table.get_mut(id).expect("a timer is of a known connection");
+        if let Some(wait) = conn.repeat.as_mut().and_then(Repeat::again) {
+            if let Some(mad) = conn.last.clone() {
+                let (from, to) = (conn.local, conn.peer);
+                self.out.push_back(Datagram { from, to, mad });
+            }
+            self.table.set_timer(id, Some(now + wait));
             return;
         }
-        let due: Vec<ConnId> = self
-            .connections
-            .values()
-            .filter(|conn| conn.due().is_some_and(|due| due <= now))
-            .map(|conn| conn.id)
-            .collect();
-        for id in due {
-            let conn = self.connections.get_mut(&id).expect("listed");
-            if conn.state == State::Ended {
-                self.forget(id);
-                continue;
+        let state = conn.state;
+        let ended = |reason: &str| Event::Ended { conn: id, reason: reason.to_owned() };
+        let event = match state {
+            State::AwaitReply => Some(Event::Refused {
+                conn: id,
+                reason: "no answer from the peer".to_owned(),
+                private_data: Vec::new(),
+            }),
+            State::AwaitReady => Some(ended("the peer did not confirm the connection")),
+            State::AwaitDecision => {
+                self.reject_because(now, id, reason::NO_RESOURCES, &[]);
+                Some(ended("the request was not decided in time"))
             }
-            let again = conn.repeat.as_mut().is_some_and(|repeat| repeat.again(now));
-            if again {
-                if let Some(mad) = conn.last.clone() {
-                    let (from, to) = (conn.local, conn.peer);
-                    self.out.push_back(Datagram { from, to, mad });
-                }
-                continue;
-            }
-            let state = conn.state;
-            self.end(now, id);
-            match state {
-                State::AwaitReply => {
-                    let reason = "no answer from the peer".to_owned();
-                    self.events.push_back(Event::Refused {
-                        conn: id,
-                        reason,
-                        private_data: Vec::new(),
-                    });
-                }
-                State::AwaitReady => {
-                    let reason = "the peer did not confirm the connection".to_owned();
-                    self.events.push_back(Event::Ended { conn: id, reason });
-                }
-                _ => {}
-            }
-        }
-        self.deadline = self.connections.values().filter_map(Connection::due).min();
+            State::Idle | State::Established | State::AwaitDisconnected | State::Ended => None,
+        };
+        self.events.extend(event);
+        self.table.end(now, id);
     }
 
     /// The addresses that a connection's upper layers know it by: ours and the peer's.
     pub(crate) fn addresses(&self, id: ConnId) -> Option<(SocketAddr, SocketAddr)> {
-        self.connections.get(&id).map(|conn| (conn.local_addr, conn.peer_addr))
+        self.table.get(id).map(|conn| (conn.local_addr, conn.peer_addr))
     }
 
-    fn note_timer(&mut self, due: Now) {
-        self.deadline = Some(self.deadline.map_or(due, |deadline| deadline.min(due)));
-    }
-
-    fn insert(&mut self, mut conn: Connection) -> ConnId {
-        let id = ConnId(self.next_conn);
-        self.next_conn += 1;
-        let mut comm_id = self.rng.random();
-        while comm_id == 0 || self.by_comm_id.contains_key(&comm_id) {
-            comm_id = self.rng.random();
-        }
-        conn.id = id;
-        conn.local_comm_id = comm_id;
-        self.by_comm_id.insert(comm_id, id);
-        self.connections.insert(id, conn);
-        id
-    }
-
-    /// The connection of those ids, if the message comes from its peer.
-    fn find(&mut self, from: IpAddr, ours: u32, theirs: u32) -> Option<&mut Connection> {
-        let id = self.by_comm_id.get(&ours)?;
-        let conn = self.connections.get_mut(id)?;
+    /// The connection of those ids and its state, if the message comes from its peer.
+    fn find(&self, from: IpAddr, ours: u32, theirs: u32) -> Option<(ConnId, State)> {
+        let conn = self.table.of_comm_id(from, ours)?;
         // The peer's id is not known before its reply.
         let known = conn.remote_comm_id == theirs || conn.state == State::AwaitReply;
-        (conn.peer == from && known).then_some(conn)
+        known.then_some((conn.id, conn.state))
     }
 
-    fn find_active(&mut self, from: IpAddr, ours: u32) -> Option<&mut Connection> {
-        let id = self.by_comm_id.get(&ours)?;
-        let conn = self.connections.get_mut(id)?;
-        (conn.peer == from && !conn.passive).then_some(conn)
-    }
-
-    fn end(&mut self, now: Now, id: ConnId) {
-        let Some(conn) = self.connections.get_mut(&id) else { return };
-        let requested = conn.passive || conn.repeat.is_some();
-        if matches!(conn.state, State::AwaitDecision | State::AwaitReady)
-            || (conn.state == State::AwaitReply && requested)
-        {
-            self.half_open -= 1;
-        }
-        conn.state = State::Ended;
-        conn.repeat = None;
-        conn.forget = Some(now + LINGER);
-        self.note_timer(now + LINGER);
-    }
-
-    fn forget(&mut self, id: ConnId) {
-        if let Some(conn) = self.connections.remove(&id) {
-            self.by_comm_id.remove(&conn.local_comm_id);
-            if conn.passive {
-                self.by_peer.remove(&(conn.peer, conn.remote_comm_id));
-            }
-        }
+    /// Refuses a reply of the peer, or its request that `rep` of ours answered.
+    fn refuse(
+        &mut self,
+        from: IpAddr,
+        to: IpAddr,
+        transaction: u64,
+        answered: Answered,
+        rep: &Rep,
+        reason: u16,
+    ) {
+        let (local_comm_id, remote_comm_id) = match answered {
+            Answered::Req => (rep.local_comm_id, rep.remote_comm_id),
+            _ => (rep.remote_comm_id, rep.local_comm_id),
+        };
+        let private_data = [0; REJ_PRIVATE];
+        let rej = Rej { local_comm_id, remote_comm_id, answered, reason, private_data };
+        self.send(from, to, transaction, Message::Rej(Box::new(rej)));
     }
 
     /// Sends the answer to a request and keeps it for repeats.
     fn answer(&mut self, id: ConnId, message: Message) {
-        let conn = self.connections.get_mut(&id).expect("a known connection");
+        let conn = self.table.get_mut(id).expect("a known connection");
         let mad = Mad { transaction: conn.transaction, message };
         conn.last = Some(mad.clone());
         let (from, to) = (conn.local, conn.peer);

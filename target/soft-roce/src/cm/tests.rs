@@ -206,7 +206,8 @@ fn nobody_listens_and_a_flood_are_refused_within_bounds() {
         let mut req = req.clone();
         (req.local_comm_id, req.qpn) = (i + 1, i + 1);
         let mad = crate::wire::cm::Mad { transaction: 1, message: Message::Req(req) };
-        p.target.on_mad(p.now, TARGET, HOST, mad, |_| true);
+        let from = IpAddr::from([10, 1, 0, (i % 8) as u8]);
+        p.target.on_mad(p.now, TARGET, from, mad, |_| true);
     }
     assert_eq!(p.target.len(), MAX_HALF_OPEN);
 }
@@ -296,4 +297,196 @@ fn more_time_is_given_when_asked_for() {
     p.host.disconnect(p.now, ours);
     p.pass(ms(11_000));
     assert_eq!(p.host.len(), 0);
+}
+
+/// A request as a peer sends it, to be changed and sent again.
+fn request_of(p: &mut Pair) -> crate::wire::cm::Req {
+    p.open(0x201);
+    match p.host.poll_transmit().unwrap().mad.message {
+        Message::Req(req) => *req,
+        other => panic!("{other:?}"),
+    }
+}
+
+fn flood(p: &mut Pair, req: &crate::wire::cm::Req, from: IpAddr, ids: std::ops::Range<u32>) {
+    for i in ids {
+        let mut req = req.clone();
+        (req.local_comm_id, req.qpn) = (i, i);
+        let mad = crate::wire::cm::Mad { transaction: 1, message: Message::Req(Box::new(req)) };
+        p.target.on_mad(p.now, TARGET, from, mad, |_| true);
+    }
+}
+
+#[test]
+fn one_host_that_floods_leaves_room_for_another() {
+    let mut p = Pair::new();
+    let req = request_of(&mut p);
+    flood(&mut p, &req, HOST, 1..MAX_HALF_OPEN as u32 + 50);
+    p.target.audit();
+    assert_eq!(p.target.len(), MAX_HALF_OPEN_OF_PEER);
+    let other: IpAddr = "10.0.0.3".parse().unwrap();
+    flood(&mut p, &req, other, 1..2);
+    assert_eq!(p.target.len(), MAX_HALF_OPEN_OF_PEER + 1);
+}
+
+#[test]
+fn requests_that_nobody_decides_are_refused_and_forgotten() {
+    let mut p = Pair::new();
+    let req = request_of(&mut p);
+    flood(&mut p, &req, HOST, 1..201);
+    while p.target.poll_transmit().is_some() {}
+    while let Some(event) = p.target.poll_event() {
+        assert!(matches!(event, Event::Request { .. }));
+    }
+    p.pass(ms(20_100));
+    let ended = std::iter::from_fn(|| p.target.poll_event());
+    assert_eq!(ended.filter(|event| matches!(event, Event::Ended { .. })).count(), 200);
+    let refused = std::iter::from_fn(|| p.target.poll_transmit());
+    assert!(refused.take(200).all(|out| matches!(out.mad.message, Message::Rej(_))));
+    p.target.audit();
+    p.pass(ms(10_000));
+    assert_eq!((p.target.len(), p.target.timeout()), (0, None));
+}
+
+#[test]
+fn a_flood_that_is_rejected_is_remembered_within_bounds() {
+    let mut p = Pair::new();
+    let req = request_of(&mut p);
+    for round in 0..40 {
+        flood(&mut p, &req, HOST, 1 + round * 500..501 + round * 500);
+        while let Some(Event::Request { conn, .. }) = p.target.poll_event() {
+            p.target.reject(p.now, conn, &[]);
+        }
+        while p.target.poll_transmit().is_some() {}
+    }
+    p.target.audit();
+    assert_eq!(p.target.len(), MAX_REMEMBERED);
+    p.pass(ms(11_000));
+    assert_eq!(p.target.len(), 0);
+}
+
+#[test]
+fn the_passive_side_may_disconnect_too() {
+    let mut p = Pair::new();
+    let (ours, theirs) = p.connected();
+    p.target.disconnect(p.now, theirs);
+    p.deliver();
+    assert!(matches!(p.host.poll_event(), Some(Event::Ended { conn, .. }) if conn == ours));
+    p.pass(ms(11_000));
+    assert_eq!((p.host.len(), p.target.len()), (0, 0));
+}
+
+#[test]
+fn a_queue_pair_number_given_only_with_the_request_is_known_to_a_disconnect() {
+    let mut p = Pair::new();
+    let mut open = ActiveOpen {
+        local: HOST,
+        to: SocketAddr::new(TARGET, 4420),
+        qpn: 0,
+        starting_psn: Psn::new(7),
+        mtu_code: 5,
+        traffic_class: 0,
+        responder_resources: 16,
+        initiator_depth: 0,
+        private_data: b"request".to_vec(),
+    };
+    let ours = p.host.open(&open);
+    open.qpn = 0x201;
+    assert!(p.host.connect(p.now, ours, &open));
+    p.deliver();
+    let theirs = p.request();
+    p.accept(theirs);
+    p.deliver();
+    p.host.poll_event().expect("accepted");
+    p.target.disconnect(p.now, theirs);
+    p.deliver();
+    assert!(matches!(p.host.poll_event(), Some(Event::Ended { conn, .. }) if conn == ours));
+}
+
+#[test]
+fn a_peer_cannot_put_off_its_answer_for_ever() {
+    let mut p = Pair::new();
+    p.open(0x201);
+    p.deliver();
+    let theirs = p.request();
+    p.accept(theirs);
+    let Message::Rep(rep) = p.target.poll_transmit().unwrap().mad.message else { unreachable!() };
+    let message = Message::Mra {
+        local_comm_id: rep.remote_comm_id,
+        remote_comm_id: rep.local_comm_id,
+        answered: crate::wire::cm::Answered::Rep,
+        timeout: 31,
+    };
+    let mad = crate::wire::cm::Mad { transaction: 1, message };
+    for _ in 0..30 {
+        p.target.on_mad(p.now, TARGET, HOST, mad.clone(), |_| true);
+        p.pass(ms(10_000));
+    }
+    assert!(matches!(p.target.poll_event(), Some(Event::Ended { conn, .. }) if conn == theirs));
+    assert_eq!(p.target.len(), 0);
+}
+
+#[test]
+fn what_we_gave_up_is_not_confirmed_but_refused() {
+    let mut p = Pair::new();
+    let ours = p.open(0x201);
+    let request = p.host.poll_transmit().unwrap();
+    p.hand_to_target(request.clone());
+    let theirs = p.request();
+    p.host.disconnect(p.now, ours);
+    p.accept(theirs);
+    p.deliver(); // the reply, to which the host says no
+    assert!(matches!(p.target.poll_event(), Some(Event::Ended { conn, .. }) if conn == theirs));
+    // And the target says no to a late repeat of the request.
+    p.hand_to_target(request);
+    let answer = p.target.poll_transmit().unwrap();
+    assert!(matches!(answer.mad.message, Message::Rej(_)), "{answer:?}");
+}
+
+#[test]
+fn a_reply_to_a_request_that_was_not_sent_is_ignored() {
+    let mut p = Pair::new();
+    let (ours, _) = p.connected();
+    let _ = ours;
+    // A connection that is opened and not connected has an id that a peer may guess.
+    let id = p.host.open(&ActiveOpen {
+        local: HOST,
+        to: SocketAddr::new(TARGET, 4420),
+        qpn: 0,
+        starting_psn: Psn::new(0),
+        mtu_code: 1,
+        traffic_class: 0,
+        responder_resources: 0,
+        initiator_depth: 0,
+        private_data: Vec::new(),
+    });
+    let guessed = p.host.comm_id(id);
+    let rep = crate::wire::cm::Rep {
+        local_comm_id: 5,
+        remote_comm_id: guessed,
+        qpn: 9,
+        starting_psn: Psn::new(0),
+        responder_resources: 0,
+        initiator_depth: 0,
+        rnr_retry: 0,
+        ca_guid: 1,
+        private_data: [0; 196],
+    };
+    let mad = crate::wire::cm::Mad { transaction: 1, message: Message::Rep(Box::new(rep)) };
+    p.host.on_mad(p.now, HOST, TARGET, mad, |_| false);
+    assert_eq!((p.host.poll_event(), p.host.poll_transmit()), (None, None));
+    p.host.abandon(id);
+    p.host.audit();
+}
+
+#[test]
+fn an_abandoned_connection_is_forgotten_and_the_peer_told() {
+    let mut p = Pair::new();
+    let (ours, theirs) = p.connected();
+    p.host.abandon(ours);
+    assert_eq!(p.host.len(), 0);
+    p.deliver();
+    assert!(matches!(p.target.poll_event(), Some(Event::Ended { conn, .. }) if conn == theirs));
+    p.host.audit();
+    p.target.audit();
 }
