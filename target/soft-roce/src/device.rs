@@ -84,7 +84,14 @@ impl Device for SoftDevice {
     }
 
     fn detach(&mut self, qp: QpId) -> Endpoint {
-        self.engine.detach(qp)
+        let endpoint = self.engine.detach(qp);
+        // The last one at an address lets its socket go, so that the address can be left.
+        if let Some(socket) = &endpoint.socket
+            && !self.engine.uses(socket)
+        {
+            self.sockets.retain(|known| !Arc::ptr_eq(known, socket));
+        }
+        endpoint
     }
 
     fn fail(&mut self, qp: QpId) {

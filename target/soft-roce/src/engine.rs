@@ -1,12 +1,14 @@
 //! The queue pairs of one core, without sockets: packets and time in, packets and completions out.
 
 use crate::batch::Batch;
+use crate::completions::Completions;
 use crate::endpoint::{Endpoint, Peer};
 use crate::memory::Memory;
 use crate::psn::Psn;
 use crate::recv::RecvQueue;
 use crate::requester::{Requester, Verdict};
 use crate::responder::{Hands, Responder};
+use crate::socket::Socket;
 use crate::wire::headers::{Kind, OPCODE_CNP};
 use crate::wire::packet::{Packet, PacketError};
 use rand::SeedableRng;
@@ -85,7 +87,7 @@ pub(crate) struct Engine {
     recv_queues: Vec<Option<RecvQueue>>,
     shared: Option<RecvQueueId>,
     shared_depth: u32,
-    completions: VecDeque<Wc>,
+    completions: Completions,
     active: VecDeque<u32>,
     /// No queue pair's timer is due before this.
     deadline: Option<Now>,
@@ -105,7 +107,7 @@ impl Engine {
             recv_queues: Vec::new(),
             shared: None,
             shared_depth,
-            completions: VecDeque::new(),
+            completions: Completions::default(),
             active: VecDeque::new(),
             deadline: None,
             counters: Counters::default(),
@@ -152,10 +154,12 @@ impl Engine {
         let qp = self.qps[id.0 as usize].take().expect("an attached queue pair");
         self.by_qpn[(qp.endpoint.qpn >> 8) as usize] = 0;
         self.memory.close_all(id);
-        self.completions.retain(|wc| wc.qp != id);
         if !qp.shared {
+            self.completions.remove(id, drop);
             self.recv_queues[qp.recv.0 as usize] = None;
         } else if let Some(queue) = &mut self.recv_queues[qp.recv.0 as usize] {
+            // The caller has not seen these receives come back: they stay posted.
+            self.completions.remove(id, |wr| queue.post(wr));
             queue.users -= 1;
         }
         qp.endpoint
@@ -176,7 +180,7 @@ impl Engine {
         {
             queue.failed = Some(id);
             while let Some(wr) = queue.take() {
-                self.completions.push_back(flushed_recv(id, wr));
+                self.completions.push_recv(flushed_recv(id, wr), wr);
             }
         }
     }
@@ -184,7 +188,7 @@ impl Engine {
     pub(crate) fn post_recv(&mut self, queue: RecvQueueId, wr: RecvWr) {
         let place = self.recv_queues[queue.0 as usize].as_mut().expect("a receive queue");
         if let Some(owner) = place.failed {
-            self.completions.push_back(flushed_recv(owner, wr));
+            self.completions.push_recv(flushed_recv(owner, wr), wr);
             return;
         }
         place.post(wr);
@@ -195,7 +199,7 @@ impl Engine {
         if qp.failed {
             let op = WcOp::Send;
             let status = WcStatus::Flushed;
-            self.completions.push_back(Wc { wr_id: wr.wr_id, qp: id, op, status });
+            self.completions.push_send(Wc { wr_id: wr.wr_id, qp: id, op, status });
             return;
         }
         let Some(peer) = qp.peer(id) else {
@@ -346,6 +350,12 @@ impl Engine {
         !self.active.is_empty()
     }
 
+    /// Whether a queue pair is attached that uses this socket.
+    pub(crate) fn uses(&self, socket: &Arc<Socket>) -> bool {
+        let is_same = |known: &Arc<Socket>| Arc::ptr_eq(known, socket);
+        self.qps.iter().flatten().any(|qp| qp.endpoint.socket.as_ref().is_some_and(is_same))
+    }
+
     /// Whether a queue pair may have something to transmit.
     pub(crate) fn wants_to_transmit(&self) -> bool {
         !self.active.is_empty()
@@ -353,9 +363,7 @@ impl Engine {
 
     /// Moves completions to `out`, at most `max`.
     pub(crate) fn poll(&mut self, max: usize, out: &mut Vec<Wc>) -> usize {
-        let count = max.min(self.completions.len());
-        out.extend(self.completions.drain(..count));
-        count
+        self.completions.take(max, out)
     }
 
     pub(crate) fn has_completions(&self) -> bool {

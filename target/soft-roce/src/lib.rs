@@ -19,6 +19,7 @@
 mod batch;
 mod check;
 mod cm;
+mod completions;
 mod config;
 mod device;
 mod endpoint;

@@ -12,6 +12,7 @@
 //! that responses in flight are bounded by the same window as requests.
 
 use crate::batch::{Batch, Header};
+use crate::completions::Completions;
 use crate::pace::Pace;
 use crate::path::Path;
 use crate::psn::Psn;
@@ -250,7 +251,7 @@ impl Requester {
         now: Now,
         psn: Psn,
         aeth: Aeth,
-        out: &mut VecDeque<Wc>,
+        out: &mut Completions,
     ) -> Verdict {
         if psn.is_before(self.una) || !psn.is_before(self.sent) {
             return Verdict::Fine; // stale, or of a packet that we never sent
@@ -268,6 +269,8 @@ impl Requester {
                 self.go_back(psn);
                 self.rnr_until = Some(now + Duration::from_micros(rnr_delay_us(code)));
                 self.deadline = None;
+                // The peer lives: it is not given up for what was lost before.
+                self.stuck_since = None;
                 Verdict::Fine
             }
             Syndrome::Nak(Nak::Sequence) => {
@@ -300,7 +303,7 @@ impl Requester {
         region: &Region,
         psn: Psn,
         payload: &[u8],
-        out: &mut VecDeque<Wc>,
+        out: &mut Completions,
     ) -> Verdict {
         if psn.is_before(self.una) || !psn.is_before(self.sent) {
             return Verdict::Fine;
@@ -342,7 +345,7 @@ impl Requester {
     }
 
     /// Time has come to the point that [`timeout`](Requester::timeout) named.
-    pub(crate) fn on_time(&mut self, now: Now, out: &mut VecDeque<Wc>) -> Verdict {
+    pub(crate) fn on_time(&mut self, now: Now, out: &mut Completions) -> Verdict {
         if self.rnr_until.is_some_and(|until| until <= now) {
             self.rnr_until = None;
         }
@@ -362,9 +365,9 @@ impl Requester {
     }
 
     /// Flushes everything that is queued: the queue pair has failed.
-    pub(crate) fn flush(&mut self, out: &mut VecDeque<Wc>) {
+    pub(crate) fn flush(&mut self, out: &mut Completions) {
         while let Some(wqe) = self.queue.pop_front() {
-            out.push_back(self.wc(&wqe, WcStatus::Flushed));
+            out.push_send(self.wc(&wqe, WcStatus::Flushed));
         }
         self.una = self.end;
         self.next = self.end;
@@ -377,7 +380,7 @@ impl Requester {
 
     /// Everything before `to` is acknowledged, but for READs whose data is not here: returns how
     /// far that goes.
-    fn advance(&mut self, now: Now, to: Psn, out: &mut VecDeque<Wc>) -> Psn {
+    fn advance(&mut self, now: Now, to: Psn, out: &mut Completions) -> Psn {
         let mut reached = self.una;
         for wqe in &self.queue {
             if !wqe.first.is_before(to) {
@@ -413,13 +416,13 @@ impl Requester {
     }
 
     /// Completes the work requests that are wholly acknowledged.
-    fn complete_front(&mut self, out: &mut VecDeque<Wc>) {
+    fn complete_front(&mut self, out: &mut Completions) {
         while let Some(wqe) = self.queue.front() {
             if self.una.is_before(wqe.end()) {
                 break;
             }
             if wqe.wr.signaled || wqe.is_read() {
-                out.push_back(self.wc(wqe, WcStatus::Success));
+                out.push_send(self.wc(wqe, WcStatus::Success));
             }
             self.queue.pop_front();
             self.cursor = self.cursor.saturating_sub(1);
@@ -427,9 +430,9 @@ impl Requester {
     }
 
     /// The oldest work request has failed: completes it. The caller flushes the rest.
-    fn fail_front(&mut self, status: WcStatus, out: &mut VecDeque<Wc>) {
+    fn fail_front(&mut self, status: WcStatus, out: &mut Completions) {
         if let Some(wqe) = self.queue.pop_front() {
-            out.push_back(self.wc(&wqe, status));
+            out.push_send(self.wc(&wqe, status));
             self.cursor = self.cursor.saturating_sub(1);
         }
     }

@@ -11,6 +11,7 @@
 //! NAK, and the queue pair has failed.
 
 use crate::batch::{Batch, Header};
+use crate::completions::Completions;
 use crate::memory::Memory;
 use crate::path::Path;
 use crate::psn::Psn;
@@ -35,6 +36,8 @@ struct Read {
     first: Psn,
     packets: u32,
     source: Span,
+    /// What was asked for.
+    reth: Reth,
 }
 
 /// A READ response on its way out: from packet `next` of `packets`.
@@ -58,7 +61,7 @@ pub(crate) struct Hands<'a> {
     pub(crate) region: &'a Region,
     pub(crate) memory: &'a mut Memory,
     pub(crate) recv: &'a mut RecvQueue,
-    pub(crate) out: &'a mut VecDeque<Wc>,
+    pub(crate) out: &'a mut Completions,
 }
 
 /// See the module's words.
@@ -122,7 +125,7 @@ impl Responder {
     ) -> Verdict {
         let ahead = packet.bth.psn.since(self.expected);
         if ahead < 0 {
-            self.on_duplicate(path, packet);
+            self.on_duplicate(path, packet, hands.memory);
             return Verdict::Fine;
         }
         if ahead > 0 {
@@ -147,7 +150,7 @@ impl Responder {
         }
     }
 
-    fn on_duplicate(&mut self, path: &Path, packet: &Packet<'_>) {
+    fn on_duplicate(&mut self, path: &Path, packet: &Packet<'_>, memory: &Memory) {
         if packet.opcode.kind != Kind::ReadRequest {
             self.answer.get_or_insert(Syndrome::Ack);
             return;
@@ -158,6 +161,10 @@ impl Responder {
         }) else {
             return;
         };
+        // The key may have been closed since: the memory is no longer the peer's to read.
+        if self.open(memory, read.reth, false) != Ok(read.source) {
+            return;
+        }
         // It may ask for the rest only; what it asks for must be what it asked for.
         let start = psn.since(read.first) as u32;
         let end = start.saturating_add(path.packets(reth.len)).min(read.packets);
@@ -185,10 +192,10 @@ impl Responder {
             (Some(Inbound::Send { recv, filled }), false) => (recv, filled),
             _ => return Err(Nak::InvalidRequest),
         };
-        let failed = |out: &mut VecDeque<Wc>| {
+        let failed = |out: &mut Completions| {
             let op = WcOp::Recv { byte_len: 0, invalidated: None };
             let status = WcStatus::LocalError;
-            out.push_back(Wc { wr_id: recv.wr_id, qp: self.qp, op, status });
+            out.push_recv(Wc { wr_id: recv.wr_id, qp: self.qp, op, status }, recv);
             Err(Nak::InvalidRequest)
         };
         self.inbound = None;
@@ -213,7 +220,7 @@ impl Responder {
         self.msn = self.msn.wrapping_add(1);
         let op = WcOp::Recv { byte_len: filled, invalidated };
         let status = WcStatus::Success;
-        hands.out.push_back(Wc { wr_id: recv.wr_id, qp: self.qp, op, status });
+        hands.out.push_recv(Wc { wr_id: recv.wr_id, qp: self.qp, op, status }, recv);
         self.accept(1, packet.bth.ack_req);
         Ok(())
     }
@@ -259,7 +266,7 @@ impl Responder {
             return Err(Nak::InvalidRequest);
         }
         let source = self.open(hands.memory, reth, false)?;
-        let read = Read { first: self.expected, packets: path.packets(reth.len), source };
+        let read = Read { first: self.expected, packets: path.packets(reth.len), source, reth };
         if self.answered.len() as u32 >= self.resources {
             self.answered.pop_front();
         }
@@ -351,13 +358,13 @@ impl Responder {
 
     /// The queue pair has failed: the receive of a message that had begun comes back flushed. An
     /// answer that is due (the NAK) may still be transmitted.
-    pub(crate) fn flush(&mut self, out: &mut VecDeque<Wc>) {
+    pub(crate) fn flush(&mut self, out: &mut Completions) {
         self.responses.clear();
         self.answered.clear();
         if let Some(Inbound::Send { recv, .. }) = self.inbound.take() {
             let op = WcOp::Recv { byte_len: 0, invalidated: None };
             let status = WcStatus::Flushed;
-            out.push_back(Wc { wr_id: recv.wr_id, qp: self.qp, op, status });
+            out.push_recv(Wc { wr_id: recv.wr_id, qp: self.qp, op, status }, recv);
         }
     }
 }

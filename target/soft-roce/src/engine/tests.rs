@@ -10,6 +10,9 @@ use std::net::Ipv4Addr;
 use std::sync::OnceLock;
 use std::time::Duration;
 
+#[path = "ends.rs"]
+mod ends;
+
 const ADDRS: [IpAddr; 2] =
     [IpAddr::V4(Ipv4Addr::new(10, 0, 0, 1)), IpAddr::V4(Ipv4Addr::new(10, 0, 0, 2))];
 const QPNS: [u32; 2] = [0x12_3401, 0x56_7801];
@@ -44,10 +47,27 @@ impl Pair {
     }
 
     fn with(seed: u64, mtu: u32, faults: Faults, reads: u32, recv_depth: u32) -> Pair {
+        Pair::build(seed, mtu, faults, reads, recv_depth, false)
+    }
+
+    /// Both ends take from shared receive queues.
+    fn shared(seed: u64, mtu: u32, recv_depth: u32) -> Pair {
+        Pair::build(seed, mtu, Faults::default(), 16, recv_depth, true)
+    }
+
+    fn build(
+        seed: u64,
+        mtu: u32,
+        faults: Faults,
+        reads: u32,
+        recv_depth: u32,
+        shared_recv: bool,
+    ) -> Pair {
+        let depth = if shared_recv { recv_depth } else { 0 };
         let regions: [_; 2] =
             std::array::from_fn(|_| Arc::new(Region::map(4 << 20, Pages::Normal).unwrap()));
         let mut engines: [_; 2] =
-            std::array::from_fn(|i| Engine::new(regions[i].clone(), 0, [i as u8 + 1; 32]));
+            std::array::from_fn(|i| Engine::new(regions[i].clone(), depth, [i as u8 + 1; 32]));
         let attached = std::array::from_fn(|i| {
             let prefix =
                 Prefix { source: ADDRS[i], dest: ADDRS[1 - i], source_port: 4791, dest_port: 4791 };
@@ -60,7 +80,7 @@ impl Pair {
                 resources: reads,
                 limits: QpLimits { max_send_wr: 1024, max_reads: reads, max_inline: 0 },
                 recv_depth,
-                shared_recv: false,
+                shared_recv,
                 peer,
                 socket: None,
             })
