@@ -10,10 +10,12 @@
 //!   Connect, properties, Identify, features, I/O queues, namespaces, keep alive.
 //! - [`Host`] drives both over any [`Connector`](rdma::Connector) and
 //!   [`HostDevice`](rdma::HostDevice): connections, receives, capsules, opened memory.
+//! - [`Bare`] are queue pairs that send whatever they are told to, for tests of a target.
 //!
 //! Nothing here reads a clock, sleeps or spawns: [`Host::turn`] is called with the time.
 
 mod arena;
+mod bare;
 pub mod commands;
 pub mod controller;
 mod host;
@@ -23,6 +25,7 @@ mod queue;
 mod request;
 
 pub use arena::Arena;
+pub use bare::{Bare, BareEvent, BareQueue};
 pub use controller::Goodbye;
 pub use host::{Host, HostConfig, HostEvent, HostState, HostStats};
 pub use identify::{ControllerInfo, NamespaceInfo};

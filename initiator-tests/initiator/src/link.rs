@@ -26,7 +26,7 @@ pub(crate) enum Work {
 }
 
 impl Work {
-    fn id(self) -> WrId {
+    pub(crate) fn id(self) -> WrId {
         WrId(match self {
             Work::Recv(index) => KIND_RECV | u64::from(index),
             Work::Capsule(slot) => KIND_CAPSULE | u64::from(slot),
