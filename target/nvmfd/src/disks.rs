@@ -19,10 +19,10 @@ pub(crate) struct Disk {
 /// Opens every disk of the configuration.
 ///
 /// # Errors
-/// What was wrong with each that could not be opened, with its subsystem and nsid.
-pub(crate) fn open_all(config: &Config) -> Result<Vec<Disk>, Vec<String>> {
+/// What was wrong with each that could not be opened.
+pub(crate) fn open_all(config: &Config) -> Result<Vec<Disk>, Problems> {
     let mut disks = Vec::new();
-    let mut problems = Vec::new();
+    let mut problems = Problems { lines: Vec::new(), passing: true };
     let all = config.subsystems.iter().enumerate();
     for (subsystem, namespace) in
         all.flat_map(|(n, subsystem)| subsystem.namespaces.iter().map(move |ns| (n, ns)))
@@ -35,11 +35,28 @@ pub(crate) fn open_all(config: &Config) -> Result<Vec<Disk>, Vec<String>> {
                 namespace: namespace.clone(),
             }),
             Err(error) => {
-                problems.push(in_words(&config.subsystems[subsystem].nqn, namespace.nsid, &error));
+                let nqn = &config.subsystems[subsystem].nqn;
+                problems.lines.push(in_words(nqn, namespace.nsid, &error));
+                problems.passing &= is_held(&error);
             }
         }
     }
-    if problems.is_empty() { Ok(disks) } else { Err(problems) }
+    if problems.lines.is_empty() { Ok(disks) } else { Err(problems) }
+}
+
+/// Disks that could not be opened.
+#[derive(Debug)]
+pub(crate) struct Problems {
+    /// What was wrong with each, with its subsystem and nsid.
+    pub(crate) lines: Vec<String>,
+    /// Whether all of them are held by another process, perhaps one that is just ending: another
+    /// start may find them free.
+    pub(crate) passing: bool,
+}
+
+/// Whether the disk is merely held by someone else now.
+pub(crate) fn is_held(error: &OpenError) -> bool {
+    matches!(error, OpenError::DeviceBusy { .. } | OpenError::LockedElsewhere { .. })
 }
 
 /// Says which namespace a disk could not be opened for.

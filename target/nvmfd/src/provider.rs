@@ -2,6 +2,8 @@
 
 use crate::config::{Listener, Provider};
 use std::fmt;
+use std::io::ErrorKind;
+use std::net::{IpAddr, UdpSocket};
 
 /// A decision.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -16,7 +18,7 @@ impl fmt::Display for Choice {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Choice::Verbs(Some(device)) => write!(f, "verbs, RDMA device {device}"),
-            Choice::Verbs(None) => f.write_str("verbs, as configured"),
+            Choice::Verbs(None) => f.write_str("verbs, on whichever RDMA device gets the address"),
             Choice::Soft(why) => write!(f, "soft-roce on UDP port 4791, {why}"),
         }
     }
@@ -29,6 +31,8 @@ pub(crate) fn choose(listener: &Listener) -> Choice {
         Provider::Verbs => Choice::Verbs(device_at(listener)),
         Provider::Auto => match device_at(listener) {
             Some(device) => Choice::Verbs(Some(device)),
+            // Where there are RDMA devices, an address that is still to come is likely one's.
+            None if has_devices() && is_absent(listener.address.ip()) => Choice::Verbs(None),
             None if cfg!(feature = "verbs") => Choice::Soft("as no RDMA device has the address"),
             None => Choice::Soft("as verbs is not built in"),
         },
@@ -43,4 +47,20 @@ fn device_at(listener: &Listener) -> Option<String> {
 #[cfg(not(feature = "verbs"))]
 fn device_at(_listener: &Listener) -> Option<String> {
     None
+}
+
+#[cfg(feature = "verbs")]
+fn has_devices() -> bool {
+    rdma_verbs::devices().is_ok()
+}
+
+#[cfg(not(feature = "verbs"))]
+fn has_devices() -> bool {
+    false
+}
+
+/// Whether no interface of this machine has the address now.
+fn is_absent(ip: IpAddr) -> bool {
+    let bound = UdpSocket::bind((ip, 0));
+    bound.is_err_and(|error| error.kind() == ErrorKind::AddrNotAvailable)
 }

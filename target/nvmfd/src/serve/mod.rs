@@ -24,10 +24,13 @@ pub(crate) fn run(path: &Path) -> ExitCode {
     let disks = match disks::open_all(&config) {
         Ok(disks) => disks,
         Err(problems) => {
-            for problem in problems {
+            for problem in problems.lines {
                 error!("{problem}");
             }
-            return ExitCode::from(CONFIG_ERROR);
+            // A service manager tries again after a passing failure, and not after a wrong
+            // configuration.
+            let status = if problems.passing { RUN_ERROR } else { CONFIG_ERROR };
+            return ExitCode::from(status);
         }
     };
     match with::serve(&config, disks) {
