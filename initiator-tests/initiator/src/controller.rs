@@ -11,8 +11,8 @@
 use crate::commands;
 use crate::identify::{ControllerInfo, IDENTIFY_LEN, NamespaceInfo, namespace_ids};
 use nvme_spec_types::fabrics::{
-    CNTLID_DYNAMIC, Connect, ConnectAttributes, ConnectData, ConnectResponse, PropertyGet,
-    PropertySet, PropertySize,
+    CNTLID_DYNAMIC, Connect, ConnectAttributes, ConnectData, ConnectLocation, ConnectResponse,
+    PropertyGet, PropertySet, PropertySize,
 };
 use nvme_spec_types::property::SHST_COMPLETE;
 use nvme_spec_types::property::{CAP_OFFSET, CC_OFFSET, CSTS_OFFSET, Cap, Cc, Csts, VS_OFFSET};
@@ -292,7 +292,11 @@ impl Controller {
             Purpose::KeepAlive if good => return,
             _ if !good => {
                 self.phase = Phase::Off;
-                return out.push(Step::Fail(format!("{purpose:?}: {}", completion.status)));
+                let why = match purpose {
+                    Purpose::Connect(_) => refusal(completion),
+                    _ => completion.status.to_string(),
+                };
+                return out.push(Step::Fail(format!("{purpose:?}: {why}")));
             }
             _ => {}
         }
@@ -475,6 +479,26 @@ impl Controller {
     fn enabled(&self) -> Cc {
         Cc::default().with_en(true).with_iosqes(6).with_iocqes(4)
     }
+}
+
+/// Why a Connect was refused, with the field that the target names (NVMe Base 2.1, 6.3).
+fn refusal(completion: &Completion) -> String {
+    const INVALID_PARAMETERS: u8 = 0x82;
+    if (completion.status.sct().0, completion.status.sc()) != (1, INVALID_PARAMETERS) {
+        return completion.status.to_string();
+    }
+    let location = ConnectLocation::from_dw0(completion.dw0);
+    let what = match location {
+        ConnectLocation::SUBNQN => "there is no such subsystem, or not for this host",
+        ConnectLocation::HOSTNQN => "the host's name is not taken",
+        ConnectLocation::HOSTID => "the host's identifier is not taken",
+        ConnectLocation::CNTLID => "there is no such controller",
+        ConnectLocation::SQSIZE => "the queue's size is not taken",
+        ConnectLocation::QID => "the queue's id is not taken",
+        ConnectLocation::KATO => "the keep alive timeout is not taken",
+        _ => return format!("a parameter is not taken: {location:?}"),
+    };
+    what.to_owned()
 }
 
 fn send(purpose: Purpose, command: Command, data: ControlData) -> Step {
