@@ -1,4 +1,4 @@
-//! `linux`, `uml-kernel`, `bench linux` and `demo`: the machines.
+//! `linux`, `uml-kernel`, `bench linux` and `demo --vm`: the machines.
 
 use std::fs;
 use std::path::PathBuf;
@@ -256,19 +256,30 @@ fn script_options(boot: Boot, target: TargetKind, daemon: Option<PathBuf>) -> Re
     })
 }
 
-#[derive(Args)]
+/// What the demo in a machine is to be like.
 pub(crate) struct DemoArgs {
-    #[command(flatten)]
     machine: MachineArgs,
-    /// Whom the host talks to.
-    #[arg(long, value_enum, default_value = "nvmfd")]
     target: Target,
-    /// A daemon that is built already.
-    #[arg(long, value_name = "FILE")]
     daemon: Option<PathBuf>,
 }
 
-/// `cargo xtask demo`
+impl DemoArgs {
+    /// With the defaults for what was not asked for: QEMU, the distribution's kernel, the daemon.
+    pub(crate) fn new(
+        machine: Option<Machine>,
+        kernel: Option<String>,
+        target: Option<Target>,
+        daemon: Option<PathBuf>,
+    ) -> Self {
+        let machine = MachineArgs {
+            machine: machine.unwrap_or(Machine::Qemu),
+            kernel: kernel.unwrap_or_else(|| "distro".to_owned()),
+        };
+        Self { machine, target: target.unwrap_or(Target::Nvmfd), daemon }
+    }
+}
+
+/// `cargo xtask demo --vm`
 pub(crate) fn demo(args: &DemoArgs) -> Result<bool> {
     setup::run()?;
     let target = args.target.kind();

@@ -6,7 +6,10 @@
 
 mod build;
 mod checks;
+mod demo;
 mod linux;
+mod local;
+mod native;
 mod setup;
 mod tidy;
 
@@ -24,8 +27,8 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Serve a disk to a real Linux host in a virtual machine, and show that it works.
-    Demo(linux::DemoArgs),
+    /// Serve disks on this machine without RDMA or privilege, and show that it works.
+    Demo(demo::DemoArgs),
     /// Everything: checks, unit tests, simulator, Linux cases. Installs what is missing.
     Test,
     /// Run cases with the real Linux host in a virtual machine.
@@ -38,7 +41,7 @@ enum Command {
     Tidy,
     /// Run the simulator over many seeds.
     Sim(checks::SimArgs),
-    /// Measure the daemon beside the kernel's own target.
+    /// Measure the daemon: beside the kernel's own target, or natively.
     #[command(subcommand)]
     Bench(BenchCommand),
     /// Install the packages that building and testing need.
@@ -49,6 +52,8 @@ enum Command {
 enum BenchCommand {
     /// Both targets by turns in one virtual machine.
     Linux(linux::BenchArgs),
+    /// The daemon and the userspace host on this machine, one core each.
+    Local(local::LocalArgs),
 }
 
 fn main() -> ExitCode {
@@ -65,7 +70,7 @@ fn main() -> ExitCode {
 /// Whether everything that was run passed.
 fn run(command: Command) -> Result<bool> {
     match command {
-        Command::Demo(args) => linux::demo(&args),
+        Command::Demo(args) => demo::run(args),
         Command::Test => checks::test(),
         Command::Linux(args) => linux::linux(&args),
         Command::UmlKernel => linux::uml_kernel(),
@@ -73,6 +78,7 @@ fn run(command: Command) -> Result<bool> {
         Command::Tidy => checks::tidy(),
         Command::Sim(args) => checks::sim(&args),
         Command::Bench(BenchCommand::Linux(args)) => linux::bench(&args),
+        Command::Bench(BenchCommand::Local(args)) => local::run(&args),
         Command::Setup => setup::run().map(|()| true),
     }
 }

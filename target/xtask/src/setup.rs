@@ -63,6 +63,15 @@ pub(crate) fn run() -> Result<()> {
     Ok(())
 }
 
+/// Installs what building with the verbs feature needs.
+pub(crate) fn building() -> Result<()> {
+    packages(BUILD)?;
+    if build::libclang()?.is_none() {
+        libclang()?;
+    }
+    Ok(())
+}
+
 /// Installs what building the User-Mode Linux kernel needs.
 pub(crate) fn uml() -> Result<()> {
     packages(UML)

@@ -58,6 +58,7 @@ const IMPORTS: &[(&str, &[&str])] = &[
     ("sim", &["backing", "initiator", "nvme-spec-types", "nvmf", "rdma", "reactor", "region"]),
     ("conformance", &["initiator", "nvme-spec-types", "rdma", "region", "soft-roce"]),
     ("nvmf-host", &["initiator", "nvme-spec-types", "rdma", "rdma-verbs", "region", "soft-roce"]),
+    ("fuzz", &["soft-roce"]),
     ("linux-host", &[]),
     ("xtask", &["linux-host"]),
 ];
