@@ -69,7 +69,9 @@ pub(crate) struct Requester {
     sent: Psn,
     /// Index in `queue` of the work request that `next` lies in; its length when all is sent.
     cursor: usize,
-    /// Last response packet of each READ request that is out, oldest first.
+    /// Last response packet of each READ request that was transmitted and is not answered in
+    /// full, oldest first, at most `max_reads`. Those from `next` on are to be repeated, with the
+    /// same end: a peer answers a repeated request only within what it was asked before.
     reads: VecDeque<Psn>,
     max_reads: u32,
     since_ack_req: u32,
@@ -154,7 +156,7 @@ impl Requester {
             let Some(wqe) = self.queue.get(self.cursor).copied() else { break };
             let index = self.next.since(wqe.first) as u32;
             let advanced = if wqe.is_read() {
-                if self.reads.len() as u32 >= self.max_reads {
+                if self.reads_out() >= self.max_reads as usize {
                     break;
                 }
                 self.request_read(path, batch, &wqe, index)
@@ -184,7 +186,12 @@ impl Requester {
 
     fn request_read(&mut self, path: &Path, batch: &mut Batch, wqe: &Wqe, index: u32) -> u32 {
         let SendOp::Read { remote } = wqe.wr.op else { unreachable!("a READ") };
-        let packets = (wqe.packets - index).min(READ_CHUNK).min(self.window_left());
+        let asked_before = self.reads.get(self.reads_out());
+        let packets = match asked_before {
+            Some(last) => last.plus(1).since(self.next) as u32,
+            None => (wqe.packets - index).min(READ_CHUNK).min(self.window_left()),
+        };
+        let is_new = asked_before.is_none();
         let offset = index * path.mtu;
         let len = (wqe.wr.local.len() - offset).min(packets * path.mtu);
         let reth = Reth { addr: remote.addr.wrapping_add(offset.into()), rkey: remote.rkey, len };
@@ -196,8 +203,15 @@ impl Requester {
             extension: &reth.to_bytes(),
         };
         batch.push(path, header, 0, |_| ());
-        self.reads.push_back(self.next.plus(packets - 1));
+        if is_new {
+            self.reads.push_back(self.next.plus(packets - 1));
+        }
         packets
+    }
+
+    /// READ requests that the peer has to answer.
+    fn reads_out(&self) -> usize {
+        self.reads.partition_point(|last| last.is_before(self.next))
     }
 
     fn send_packet(
@@ -457,9 +471,6 @@ impl Requester {
     fn set_next(&mut self, to: Psn) {
         self.next = to;
         self.cursor = self.find(to).unwrap_or(self.queue.len());
-        while self.reads.back().is_some_and(|last| !last.is_before(to)) {
-            self.reads.pop_back();
-        }
     }
 
     /// Index of the work request that a packet belongs to.

@@ -235,11 +235,13 @@ impl Responder {
         if packet.opcode.immediate {
             return Err(Nak::InvalidRequest); // would take a receive; nobody here asks for it
         }
-        let (dest, filled) = match (self.inbound.take(), packet.reth) {
+        let (dest, filled) = match (self.inbound, packet.reth) {
             (None, Some(reth)) => (self.open(hands.memory, reth, true)?, 0),
             (Some(Inbound::Write { dest, filled }), None) => (dest, filled),
+            // The receive of a SEND that was begun stays where the flush finds it.
             _ => return Err(Nak::InvalidRequest),
         };
+        self.inbound = None;
         let len = packet.payload.len() as u32;
         let left = dest.len() - filled;
         if !fits(path, part, len) || len > left || (part.ends() && len != left) {
@@ -262,13 +264,16 @@ impl Responder {
         hands: &mut Hands<'_>,
     ) -> Result<(), Nak> {
         let Some(reth) = packet.reth else { return Err(Nak::InvalidRequest) };
-        if self.inbound.is_some() || self.responses.len() as u32 >= self.resources {
+        if self.inbound.is_some() || self.resources == 0 {
             return Err(Nak::InvalidRequest);
         }
         let source = self.open(hands.memory, reth, false)?;
         let read = Read { first: self.expected, packets: path.packets(reth.len), source, reth };
-        if self.answered.len() as u32 >= self.resources {
-            self.answered.pop_front();
+        if self.answered.len() as u32 >= self.resources
+            && let Some(oldest) = self.answered.pop_front()
+        {
+            // With this many since, the peer has its data: what may still be queued is a repetition.
+            self.responses.retain(|response| response.read.first != oldest.first);
         }
         self.answered.push_back(read);
         self.responses.push_back(Response { read, next: 0, start: 0 });

@@ -39,6 +39,9 @@ struct Pair {
     columns: Columns,
     done: [Vec<Wc>; 2],
     packets: u64,
+    mtu: u32,
+    /// First and last response packet of every READ that an end asked for.
+    asked: [Vec<(Psn, Psn)>; 2],
 }
 
 impl Pair {
@@ -97,6 +100,8 @@ impl Pair {
             columns: Columns::default(),
             done: Default::default(),
             packets: 0,
+            mtu,
+            asked: Default::default(),
         }
     }
 
@@ -106,6 +111,23 @@ impl Pair {
 
     fn chance(&mut self, per_mille: u32) -> bool {
         per_mille > 0 && self.rng.random_range(0..1000) < per_mille
+    }
+
+    /// A repeated READ must lie within one that the peer had: Linux drops one that asks for more.
+    fn note_read(&mut self, end: usize, packet: &[u8]) {
+        const READ_REQUEST: u8 = 0x0c;
+        if packet[0] != READ_REQUEST {
+            return;
+        }
+        let number = |at: usize| u32::from_be_bytes(packet[at..at + 4].try_into().unwrap());
+        let first = Psn::new(number(8) & 0xff_ffff);
+        let last = first.plus(number(24).div_ceil(self.mtu).max(1) - 1);
+        let within = |&&(from, to): &&(Psn, Psn)| !first.is_before(from) && !to.is_before(first);
+        if let Some((from, to)) = self.asked[end].iter().find(within) {
+            assert!(!to.is_before(last), "{first:?}..{last:?} exceeds {from:?}..{to:?}");
+        } else {
+            self.asked[end].push((first, last));
+        }
     }
 
     /// Both ends transmit, the network delivers, time passes.
@@ -121,6 +143,7 @@ impl Pair {
             }
             for mut packet in packets {
                 self.packets += 1;
+                self.note_read(end, &packet);
                 if self.chance(self.faults.loss) {
                     continue;
                 }
