@@ -143,11 +143,8 @@ fn target(mut end: End, at: Attached, load: Load, open: RemoteAddr, stop: &Atomi
                 next += 1;
                 let remote = RemoteAddr { addr: open.addr + u64::from(offset), ..open };
                 let local = Span::new((1 << 20) + offset, load.len);
-                let op = if load.fetch {
-                    SendOp::Read { remote }
-                } else {
-                    SendOp::Write { remote }
-                };
+                let op =
+                    if load.fetch { SendOp::Read { remote } } else { SendOp::Write { remote } };
                 let wr_id = WrId(FETCHED);
                 end.device.post_send(at.qp, SendWr { wr_id, op, local, signaled: load.fetch });
                 if !load.fetch {

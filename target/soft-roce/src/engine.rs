@@ -350,6 +350,19 @@ impl Engine {
         !self.active.is_empty()
     }
 
+    /// The packets that a queue pair expects next: of requests, and of answers.
+    #[cfg(feature = "fuzzing")]
+    pub(crate) fn psns(&self, id: QpId) -> (Psn, Psn) {
+        let qp = self.qps[id.0 as usize].as_ref().expect("an attached queue pair");
+        (qp.responder.expected(), qp.requester.oldest())
+    }
+
+    /// Receives that are posted to a queue.
+    #[cfg(feature = "fuzzing")]
+    pub(crate) fn receives(&self, queue: RecvQueueId) -> usize {
+        self.recv_queues[queue.0 as usize].as_ref().map_or(0, RecvQueue::len)
+    }
+
     /// Whether a queue pair is attached that uses this socket.
     pub(crate) fn uses(&self, socket: &Arc<Socket>) -> bool {
         let is_same = |known: &Arc<Socket>| Arc::ptr_eq(known, socket);

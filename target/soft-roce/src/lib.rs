@@ -24,6 +24,8 @@ mod config;
 mod device;
 mod endpoint;
 mod engine;
+#[cfg(feature = "fuzzing")]
+pub mod fuzzing;
 mod manager;
 mod memory;
 mod pace;

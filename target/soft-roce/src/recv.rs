@@ -34,6 +34,12 @@ impl RecvQueue {
         self.posted.push_back(wr);
     }
 
+    /// Receives that are posted.
+    #[cfg(feature = "fuzzing")]
+    pub(crate) fn len(&self) -> usize {
+        self.posted.len()
+    }
+
     /// Takes the oldest receive for a message.
     pub(crate) fn take(&mut self) -> Option<RecvWr> {
         self.posted.pop_front()

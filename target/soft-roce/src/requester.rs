@@ -111,6 +111,12 @@ impl Requester {
         }
     }
 
+    /// The oldest packet that is not acknowledged.
+    #[cfg(feature = "fuzzing")]
+    pub(crate) fn oldest(&self) -> Psn {
+        self.una
+    }
+
     /// Takes a work request.
     pub(crate) fn post(&mut self, path: &Path, wr: SendWr) {
         let wqe = Wqe { wr, first: self.end, packets: path.packets(wr.local.len()) };

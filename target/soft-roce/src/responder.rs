@@ -103,6 +103,12 @@ impl Responder {
         }
     }
 
+    /// The packet that is to come next.
+    #[cfg(feature = "fuzzing")]
+    pub(crate) fn expected(&self) -> Psn {
+        self.expected
+    }
+
     /// A packet of the peer arrived with the network's congestion mark.
     pub(crate) fn on_congestion(&mut self, now: Now) {
         if self.notified.is_none_or(|at| now.saturating_sub(at) >= NOTIFY_EVERY) {

@@ -149,7 +149,8 @@ impl Machine {
             Message::Mra { local_comm_id, remote_comm_id, timeout, .. } => {
                 // The peer needs more time: wait that long before the next repeat. It counts as
                 // one, so that nobody waits for ever.
-                if let Some((id, _)) = self.find(from, remote_comm_id, local_comm_id)
+                if let Some((id, state)) = self.find(from, remote_comm_id, local_comm_id)
+                    && state != State::Ended
                     && let Some(repeat) = self.table.get_mut(id).and_then(|c| c.repeat.as_mut())
                     && repeat.again().is_some()
                 {

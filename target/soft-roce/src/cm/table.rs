@@ -144,7 +144,10 @@ impl Table {
     /// The next connection whose timer is due, with the timer stopped. Forgets what is to be
     /// forgotten on the way.
     pub(crate) fn next_due(&mut self, now: Now) -> Option<ConnId> {
-        while let Some((_, id)) = self.ended.pop_front_if(|(at, _)| *at <= now) {
+        while let Some(&(at, id)) = self.ended.front()
+            && at <= now
+        {
+            self.ended.pop_front();
             self.forget(id);
         }
         let &(due, id) = self.timers.first()?;

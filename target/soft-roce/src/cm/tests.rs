@@ -490,3 +490,27 @@ fn an_abandoned_connection_is_forgotten_and_the_peer_told() {
     p.host.audit();
     p.target.audit();
 }
+
+#[test]
+fn a_request_for_more_time_does_not_wake_what_has_ended() {
+    let mut p = Pair::new();
+    p.open(0x201);
+    p.deliver();
+    let theirs = p.request();
+    p.accept(theirs);
+    let Message::Rep(rep) = p.target.poll_transmit().unwrap().mad.message else { unreachable!() };
+    p.pass(ms(12_000));
+    assert!(matches!(p.target.poll_event(), Some(Event::Ended { .. })));
+    while p.target.poll_transmit().is_some() {}
+    let message = Message::Mra {
+        local_comm_id: rep.remote_comm_id,
+        remote_comm_id: rep.local_comm_id,
+        answered: crate::wire::cm::Answered::Rep,
+        timeout: 1,
+    };
+    let mad = crate::wire::cm::Mad { transaction: 1, message };
+    p.target.on_mad(p.now, TARGET, HOST, mad, |_| true);
+    p.target.audit();
+    p.pass(ms(10_000));
+    assert_eq!((p.target.len(), p.target.poll_transmit()), (0, None));
+}

@@ -85,3 +85,16 @@ fn a_peer_that_asks_to_wait_is_not_given_up_for_an_old_loss() {
     assert!(p.now > Duration::from_secs(20));
     assert!(!p.engines[0].has_completions(), "given up after {:?}", p.now);
 }
+
+#[test]
+fn a_write_in_the_middle_of_a_send_gives_the_receive_back() {
+    let mut p = Pair::new(1, 1024, Faults::default());
+    p.recv(1, 7, Span::new(0, 4096), Span::default());
+    let psn = Psn::new(PSNS[0]);
+    inject(&mut p, 1, 0x00, psn, &[1; 1024]);
+    inject(&mut p, 1, 0x07, psn.plus(1), &[2; 1024]);
+    let mut done = Vec::new();
+    p.engines[1].poll(10, &mut done);
+    assert_eq!(done.len(), 1);
+    assert_eq!((done[0].wr_id, done[0].status), (WrId(7), WcStatus::Flushed));
+}
