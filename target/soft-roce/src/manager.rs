@@ -120,6 +120,11 @@ impl Manager {
         self.machine.len()
     }
 
+    /// Queue pairs that were made and not destroyed.
+    pub fn queue_pairs(&self) -> usize {
+        self.used_qpns.len()
+    }
+
     fn look_for_addresses(&mut self, now: Now) {
         self.look_at = None;
         for (id, listener) in &mut self.listeners {
