@@ -1,5 +1,6 @@
 #: SIGTERM ends the daemon within 10 s even when its disk answers nothing
 #: targets nvmfd
+#: providers verbs
 #: seconds 90
 load dm-mod
 brd_load

@@ -68,7 +68,7 @@ while read -r name limit; do
     77) tell "end $name skipped $took $(tail -n 1 "$out/output")" ;;
     99) tell "end $name failed $took kernel log: $(grep -m 1 -E "$trouble" "$out/dmesg")" ;;
     124 | 137) tell "end $name failed $took no end after $limit s; last: $(grep . "$out/output" | tail -n 1)" ;;
-    *) tell "end $name failed $took $(grep -a '^FAILED' "$out/output" | tail -n 1)" ;;
+    *) tell "end $name failed $took $(grep -a -m 1 '^FAILED' "$out/output")" ;;
     esac
     case $status in 0 | 77) ;; *) break ;; esac
 done <"$work/plan"

@@ -42,7 +42,9 @@ wire_cut() {
 }
 wire_mtu() { ip link set tap0 mtu "$1"; }
 
-# capture_start FILE: everything on the wire, as pcap. capture_stop ends it.
+# capture_start FILE: all RDMA on the wire, as pcap. capture_stop ends it,
+# capture_check FILE checks every frame's integrity check (see frames.py),
+# capture_decode FILE has Wireshark look for frames that it cannot make sense of.
 capture_start() {
     setpriv --pdeathsig KILL -- tcpdump -i tap0 -B 32768 -U -w "$1" udp port 4791 2>"$1.err" &
     capture_pid=$!
@@ -53,7 +55,16 @@ capture_stop() {
     kill -INT "$capture_pid"
     wait "$capture_pid" || true
     capture_pid=
-    tail -n 3 "$OUT"/*.err
+    grep -q '^0 packets dropped' "$OUT"/*.pcap.err || fail "tcpdump missed packets: $(cat "$OUT"/*.pcap.err)"
+}
+capture_check() {
+    python3 "$WORK/guest/frames.py" "$1" || fail "not every integrity check is right"
+}
+capture_decode() {
+    local bad
+    bad=$(tshark -r "$1" -Y '_ws.malformed || _ws.expert.severity == error || !infiniband' 2>/dev/null)
+    [ -z "$bad" ] || fail "frames that make no sense: $(head -n 3 <<<"$bad")"
+    tshark -r "$1" -q -z io,phs 2>/dev/null
 }
 
 at_end() {

@@ -29,22 +29,28 @@ wire_mtu() {
     outside wire_mtu "${2:-$1}"
 }
 
-# impair NETEM-ARGUMENTS...: do this to packets of both directions; nothing
-# without arguments. Needs the topology routed.
+# impair to_host|to_target|both NETEM-ARGUMENTS...: do this to packets of that
+# direction; `impair none` ends it. Needs the topology routed.
 impair() {
-    local interface
+    local interface way=$1
+    shift
     load sch_netem
     for interface in edge0 wire0; do
-        if [ $# = 0 ]; then
-            ip netns exec router tc qdisc delete dev $interface root
-        else
-            ip netns exec router tc qdisc replace dev $interface root netem limit 20000 "$@"
-        fi
+        ip netns exec router tc qdisc delete dev $interface root 2>/dev/null || true
+        case $way-$interface in
+        both-* | to_host-edge0 | to_target-wire0)
+            ip netns exec router tc qdisc add dev $interface root netem limit 20000 "$@"
+            ;;
+        esac
     done
+    say "network: $way $*"
 }
 
-# What impair has done, both directions.
-impaired() { ip netns exec router tc -s qdisc show | grep -A2 netem; }
+# impaired: packets lost since impair, in both directions.
+impaired() { ip netns exec router tc -s qdisc show | grep -A1 netem | sed -n 's/.*dropped \([0-9]*\),.*/\1/p' | awk '{ n += $1 } END { print n + 0 }'; }
 
-# recoveries: how often the host gave up on a command or its connection so far in this case.
+# gave_up: connections that the daemon gave up because the network did not let it through.
+gave_up() { grep -c 'RetryExceeded' "$OUT/target.log" || true; }
+
+# recoveries: how often the host gave up on a command or a connection in this case.
 recoveries() { dmesg | grep -cE 'nvme.*(timeout|error recovery|[Rr]econnect)' || true; }
