@@ -1,10 +1,10 @@
 """frames.py FILE: checks a capture (pcap, Ethernet) of RoCEv2 over IPv4.
 
-Computes the integrity check of every frame anew, from the sources: InfiniBand
-Architecture Specification vol. 1, annex A17, 17.3.3 (what is masked) and 7.8.1
-(the CRC). Shares no code with the daemon or with Linux. Prints for each
-direction the number of frames, of those with a wrong check, and the length of
-the longest datagram's payload. Status 1 when a check is wrong or cannot be made.
+Computes the integrity check of every frame anew, after the InfiniBand Architecture
+Specification vol. 1 (the invariant CRC) and its annex A17, RoCEv2 (what of IP and
+UDP counts as ones). Shares no code with the daemon or with Linux. Prints for each
+direction the number of frames, of those with a wrong check, and the length of the
+longest datagram's payload. Status 1 when a check is wrong or cannot be made.
 """
 
 import struct
