@@ -16,6 +16,9 @@ const MAX_SEGMENTS: usize = 64;
 /// Most bytes in a run: a UDP datagram before segmentation is bounded by IP's length field.
 const MAX_RUN_BYTES: usize = 65_000;
 
+/// Room that any packet fits: headers, 4096 bytes and the ICRC.
+const MAX_PACKET: usize = 4200;
+
 /// Reserved bytes of a congestion notification.
 const NOTIFICATION_LEN: usize = 16;
 
@@ -34,11 +37,15 @@ pub(crate) struct Run {
 /// Packets to send.
 #[derive(Debug)]
 pub(crate) struct Batch {
-    bytes: Vec<u8>,
+    /// Of fixed length: packets are written over those of earlier turns.
+    bytes: Box<[u8]>,
+    /// Bytes that hold packets.
+    len: usize,
     runs: Vec<Run>,
+    /// Runs that the edge is done with.
+    gone: usize,
     /// Whether runs of more than one packet may be made.
     segmented: bool,
-    capacity: usize,
 }
 
 /// Headers and length of a packet to add.
@@ -53,22 +60,30 @@ pub(crate) struct Header<'a> {
 }
 
 impl Batch {
-    /// An empty batch of about `capacity` bytes.
+    /// An empty batch of `capacity` bytes.
     pub(crate) fn new(capacity: usize, segmented: bool) -> Batch {
-        Batch { bytes: Vec::with_capacity(capacity), runs: Vec::new(), segmented, capacity }
+        let bytes = vec![0; capacity].into();
+        Batch { bytes, len: 0, runs: Vec::new(), gone: 0, segmented }
+    }
+
+    /// Makes no more runs of several packets: the kernel, or a card, does not take them.
+    pub(crate) fn stop_segmenting(&mut self) {
+        self.segmented = false;
     }
 
     /// Whether another packet of the largest size fits.
     pub(crate) fn has_room(&self) -> bool {
-        self.bytes.len() + 4200 <= self.capacity
+        self.len + MAX_PACKET <= self.bytes.len()
     }
 
-    pub(crate) fn is_empty(&self) -> bool {
-        self.runs.is_empty()
-    }
-
+    /// The runs that are still to be sent.
     pub(crate) fn runs(&self) -> &[Run] {
-        &self.runs
+        &self.runs[self.gone..]
+    }
+
+    /// The edge is done with the next `count` runs.
+    pub(crate) fn advance(&mut self, count: usize) {
+        self.gone += count;
     }
 
     /// The bytes of a run.
@@ -77,7 +92,8 @@ impl Batch {
     }
 
     pub(crate) fn clear(&mut self) {
-        self.bytes.clear();
+        self.len = 0;
+        self.gone = 0;
         self.runs.clear();
     }
 
@@ -91,9 +107,7 @@ impl Batch {
     ) {
         debug_assert_eq!(header.extension.len(), header.opcode.extension_len());
         let len = packet_len(header.opcode, payload);
-        let start = self.bytes.len();
-        self.bytes.resize(start + len, 0);
-        let ident = self.extend_run(path, start, len);
+        let (start, ident) = self.place(path, len);
         let pad = pad_len(payload);
         let bth = Bth {
             opcode: header.opcode.to_byte(),
@@ -105,20 +119,19 @@ impl Batch {
             ack_req: header.ack_req,
             psn: header.psn,
         };
-        let packet = &mut self.bytes[start..];
+        let packet = &mut self.bytes[start..start + len];
         packet[..BTH_LEN].copy_from_slice(&bth.to_bytes());
         let body = BTH_LEN + header.extension.len();
         packet[BTH_LEN..body].copy_from_slice(header.extension);
         fill(&mut packet[body..body + payload]);
+        packet[body + payload..body + payload + pad].fill(0);
         path.prefix.seal(ident, packet);
     }
 
     /// Adds a congestion notification (annex A17.9.3): sixteen reserved bytes behind the BTH.
     pub(crate) fn push_notification(&mut self, path: &Path) {
         let len = BTH_LEN + NOTIFICATION_LEN + ICRC_LEN;
-        let start = self.bytes.len();
-        self.bytes.resize(start + len, 0);
-        let ident = self.extend_run(path, start, len);
+        let (start, ident) = self.place(path, len);
         let bth = Bth {
             opcode: OPCODE_CNP,
             solicited: false,
@@ -129,9 +142,18 @@ impl Batch {
             ack_req: false,
             psn: Psn::new(0),
         };
-        let packet = &mut self.bytes[start..];
+        let packet = &mut self.bytes[start..start + len];
         packet[..BTH_LEN].copy_from_slice(&bth.to_bytes());
+        packet[BTH_LEN..].fill(0);
         path.prefix.seal(ident, packet);
+    }
+
+    /// Makes room for a packet: where it starts, and its identification.
+    fn place(&mut self, path: &Path, len: usize) -> (usize, u16) {
+        debug_assert!(len <= MAX_PACKET);
+        let start = self.len;
+        self.len += len;
+        (start, self.extend_run(path, start, len))
     }
 
     /// Puts the packet at `start` into the last run or a new one, and returns its identification.

@@ -26,7 +26,7 @@ impl Check {
         from: SocketAddr,
         local: IpAddr,
         index: u16,
-        datagram: &[u8],
+        datagram: &mut [u8],
     ) -> bool {
         let prefix = Prefix {
             source: from.ip(),

@@ -10,6 +10,7 @@ use rdma::{
     SendWr, Wc,
 };
 use region::{Region, Span};
+use std::io;
 use std::sync::Arc;
 
 /// Bytes of packets handed to the kernel in one go.
@@ -19,6 +20,8 @@ const MAX_BATCHES: usize = 4;
 /// Receive calls that one poll makes at most for each socket, so that a flood cannot hold up the
 /// rest of the core.
 const MAX_RECEIVES: usize = 4;
+/// How long to wait when the kernel has no room for what is to be sent.
+const RETRY_AFTER: Now = Now::from_micros(100);
 
 /// The data half of the provider, for one core.
 #[derive(Debug)]
@@ -31,6 +34,8 @@ pub struct SoftDevice {
     check: Check,
     /// Runs of packets that the kernel did not take.
     unsent: u64,
+    /// When to try again to send what the kernel had no room for.
+    blocked: Option<Now>,
 }
 
 impl SoftDevice {
@@ -42,12 +47,42 @@ impl SoftDevice {
             buffers: Buffers::new(),
             check: Check::default(),
             unsent: 0,
+            blocked: None,
         }
     }
 
     /// What this device counted.
     pub fn counters(&self) -> Counters {
         Counters { damaged: self.check.damaged, unsent: self.unsent, ..self.engine.counters }
+    }
+
+    /// Sends what is in the batch. `false` when the kernel has no room: the rest stays for later.
+    fn send(&mut self, now: Now) -> bool {
+        self.blocked = None;
+        while let Some(run) = self.batch.runs().first() {
+            let source = run.prefix.source;
+            let Some(socket) = self.sockets.iter().find(|socket| socket.local() == source) else {
+                self.batch.advance(1); // its last queue pair was detached meanwhile
+                continue;
+            };
+            match socket.send(&self.batch) {
+                Ok(count) => self.batch.advance(count),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    self.blocked = Some(now + RETRY_AFTER);
+                    return false;
+                }
+                Err(error) => {
+                    // Lost, as it might be further on. Why shows where nothing gets through.
+                    tracing::debug!(%error, from = %source, "packets not sent");
+                    self.unsent += 1;
+                    self.batch.advance(1);
+                    if !socket.segments() {
+                        self.batch.stop_segmenting();
+                    }
+                }
+            }
+        }
+        true
     }
 
     fn receive(&mut self, now: Now) {
@@ -76,7 +111,7 @@ impl Device for SoftDevice {
             && !self.sockets.iter().any(|known| Arc::ptr_eq(known, socket))
         {
             if !socket.segments() {
-                self.batch = Batch::new(BATCH_LEN, false);
+                self.batch.stop_segmenting();
             }
             self.sockets.push(socket.clone());
         }
@@ -108,16 +143,15 @@ impl Device for SoftDevice {
 
     fn flush(&mut self, now: Now) {
         for _ in 0..MAX_BATCHES {
-            if !self.engine.wants_to_transmit() {
-                break;
+            if self.batch.runs().is_empty() {
+                if !self.engine.wants_to_transmit() {
+                    break;
+                }
+                self.batch.clear();
+                self.engine.transmit(now, &mut self.batch);
             }
-            self.batch.clear();
-            self.engine.transmit(now, &mut self.batch);
-            if self.batch.is_empty() {
+            if self.batch.runs().is_empty() || !self.send(now) {
                 break;
-            }
-            for socket in &self.sockets {
-                self.unsent += socket.send(&self.batch);
             }
         }
     }
@@ -137,10 +171,14 @@ impl Device for SoftDevice {
     }
 
     fn timeout(&self) -> Option<Now> {
-        if self.engine.has_completions() || self.engine.wants_to_transmit() {
+        if self.engine.has_completions() {
             return Some(Now::ZERO);
         }
-        self.engine.timeout()
+        match (self.blocked, self.engine.timeout()) {
+            (None, _) if self.engine.wants_to_transmit() => Some(Now::ZERO),
+            (Some(a), Some(b)) => Some(a.min(b)),
+            (a, b) => a.or(b),
+        }
     }
 }
 

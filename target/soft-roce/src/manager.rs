@@ -233,7 +233,7 @@ impl Manager {
             self.batch.clear();
             let bytes = mad.to_bytes();
             self.batch.push(&path, header, MAD_LEN, |payload| payload.copy_from_slice(&bytes));
-            site.control.send(&self.batch); // a lost one is repeated like any other
+            let _ = site.control.send(&self.batch); // a lost one is repeated like any other
         }
     }
 

@@ -7,15 +7,20 @@
 use crate::batch::Batch;
 use crate::wire::ROCE_PORT;
 use nix::sys::socket::{setsockopt, sockopt};
-use quinn_udp::{RecvMeta, Transmit, UdpSocketState};
+use nix::{setsockopt_impl, sockopt_impl};
+use quinn_udp::{RecvMeta, UdpSocketState};
 use rustix::net::sockopt::{Ipv4PathMtuDiscovery, Ipv6PathMtuDiscovery};
+use rustix::net::{MMsgHdr, SendAncillaryBuffer, SendFlags, SocketAddrAny, sendmmsg};
 use socket2::{Domain, Protocol, Type};
-use std::io::{self, IoSliceMut};
+use std::io::{self, IoSlice, IoSliceMut};
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 /// Most messages that one system call receives.
 pub(crate) const RECV_BATCH: usize = 32;
+/// Most runs that one system call sends.
+const SEND_BATCH: usize = 16;
 /// Room for one message, coalesced from several packets by the kernel or not.
 const RECV_LEN: usize = 1 << 16;
 
@@ -27,7 +32,21 @@ pub(crate) struct Socket {
     local: IpAddr,
     /// What the kernel granted of the receive buffer asked for, in bytes.
     granted: usize,
+    /// Bytes at which the kernel cuts what is sent into packets; 0 when it does not.
+    segment: AtomicUsize,
+    /// Whether the kernel takes runs of packets, as far as is known.
+    segments: AtomicBool,
 }
+
+sockopt_impl!(
+    /// Takes UDP datagrams without a checksum over IPv6 too: RoCE has a check of its own, and
+    /// Linux sends none.
+    UdpNoCheck6Rx,
+    SetOnly,
+    libc::SOL_UDP,
+    libc::UDP_NO_CHECK6_RX,
+    bool
+);
 
 /// Memory to receive into; one per thread.
 pub(crate) struct Buffers {
@@ -63,6 +82,14 @@ impl Socket {
         }
         socket.bind(&addr.into())?;
         let state = UdpSocketState::new((&socket).into())?;
+        // It asks for more than is used here: each costs something with every message.
+        let _ = setsockopt(&socket, sockopt::ReceiveTimestampns, &false);
+        if local.is_ipv4() {
+            let _ = setsockopt(&socket, sockopt::Ipv4PacketInfo, &false);
+        } else {
+            let _ = setsockopt(&socket, sockopt::Ipv6RecvPacketInfo, &false);
+            setsockopt(&socket, UdpNoCheck6Rx, &true)?;
+        }
         // Don't Fragment, and an identification of zero: the ICRC covers both.
         if local.is_ipv4() {
             rustix::net::sockopt::set_ip_mtu_discover(&socket, Ipv4PathMtuDiscovery::DO)?;
@@ -80,7 +107,8 @@ impl Socket {
         }
         // The kernel reports twice what it counts as payload.
         let granted = socket.recv_buffer_size()? / 2;
-        Ok(Socket { socket, state, local, granted })
+        let segments = AtomicBool::new(state.max_gso_segments() > 1);
+        Ok(Socket { socket, state, local, granted, segment: AtomicUsize::new(0), segments })
     }
 
     /// The address that it is bound to.
@@ -93,9 +121,9 @@ impl Socket {
         self.granted
     }
 
-    /// Whether the kernel takes runs of packets.
+    /// Whether the kernel takes runs of packets: until it has refused one.
     pub(crate) fn segments(&self) -> bool {
-        self.state.max_gso_segments() > 1
+        self.segments.load(Ordering::Relaxed)
     }
 
     pub(crate) fn fd(&self) -> BorrowedFd<'_> {
@@ -108,7 +136,7 @@ impl Socket {
     pub(crate) fn receive(
         &self,
         buffers: &mut Buffers,
-        mut take: impl FnMut(SocketAddr, u16, bool, &[u8]),
+        mut take: impl FnMut(SocketAddr, u16, bool, &mut [u8]),
     ) -> usize {
         let Buffers { bytes, meta } = buffers;
         let mut chunks = bytes.chunks_mut(RECV_LEN);
@@ -117,36 +145,82 @@ impl Socket {
         let Ok(count) = self.state.recv((&self.socket).into(), &mut slices, meta) else {
             return 0; // nothing there; a real error of the socket shows when sending
         };
-        for (meta, message) in meta[..count].iter().zip(&slices) {
+        for (meta, message) in meta[..count].iter().zip(&mut slices) {
             let marked = meta.ecn == Some(quinn_udp::EcnCodepoint::Ce);
             let stride = meta.stride.max(1);
-            for (index, datagram) in message[..meta.len].chunks(stride).enumerate() {
+            for (index, datagram) in message[..meta.len].chunks_mut(stride).enumerate() {
                 take(meta.addr, index as u16, marked, datagram);
             }
         }
         count
     }
 
-    /// Sends the runs of a batch that leave from this socket's address. What the kernel has no
-    /// room for is lost, as it might be further on: returns how many runs were.
-    pub(crate) fn send(&self, batch: &Batch) -> u64 {
-        let mut lost = 0;
-        for run in batch.runs() {
-            if run.prefix.source != self.local {
-                continue;
-            }
-            let transmit = Transmit {
-                destination: SocketAddr::new(run.prefix.dest, run.prefix.dest_port),
-                ecn: None,
-                contents: batch.bytes(run),
-                segment_size: (run.count > 1).then_some(run.segment),
-                src_ip: None,
+    /// Sends the first runs of a batch, which leave from this socket's address, with one system
+    /// call. Returns how many the kernel took.
+    ///
+    /// # Errors
+    /// That of the first run, when the kernel took none.
+    pub(crate) fn send(&self, batch: &Batch) -> io::Result<usize> {
+        // The kernel cuts all messages of a call at the same length, and leaves alone what is not
+        // longer.
+        let (mut count, mut longest, mut segment) = (0, 0, None);
+        for run in batch.runs().iter().take(SEND_BATCH) {
+            let fits = match (run.count, segment) {
+                (1, Some(segment)) => run.segment <= segment,
+                (1, None) => true,
+                (_, Some(segment)) => run.segment == segment,
+                (_, None) => longest <= run.segment,
             };
-            if self.state.try_send((&self.socket).into(), &transmit).is_err() {
-                lost += 1;
+            if run.prefix.source != self.local || !fits {
+                break;
             }
+            if run.count > 1 {
+                segment = Some(run.segment);
+            }
+            longest = longest.max(run.segment);
+            count += 1;
         }
-        lost
+        self.cut_at(segment, longest)?;
+        let runs = &batch.runs()[..count];
+        let at = |index: usize| runs.get(index).unwrap_or(&runs[0]);
+        let iovs: [_; SEND_BATCH] =
+            std::array::from_fn(|index| [IoSlice::new(batch.bytes(at(index)))]);
+        let dests: [_; SEND_BATCH] = std::array::from_fn(|index| {
+            let prefix = &at(index).prefix;
+            SocketAddrAny::from(SocketAddr::new(prefix.dest, prefix.dest_port))
+        });
+        let mut controls: [_; SEND_BATCH] = std::array::from_fn(|_| SendAncillaryBuffer::default());
+        let mut parts = dests.iter().zip(&iovs).zip(&mut controls);
+        let mut messages: [_; SEND_BATCH] = std::array::from_fn(|_| {
+            let ((dest, iov), control) = parts.next().expect("one for each");
+            MMsgHdr::new_with_addr(dest, iov, control)
+        });
+        let sent = sendmmsg(&self.socket, &mut messages[..count], SendFlags::empty());
+        sent.map_err(|error| {
+            if segment.is_some()
+                && [rustix::io::Errno::IO, rustix::io::Errno::INVAL].contains(&error)
+            {
+                // Some cards cannot.
+                self.segments.store(false, Ordering::Relaxed);
+            }
+            error.into()
+        })
+    }
+
+    /// Has the kernel cut what is sent into packets of `segment` bytes; if it is to cut nothing,
+    /// of more than `longest`.
+    fn cut_at(&self, segment: Option<usize>, longest: usize) -> io::Result<()> {
+        let now = self.segment.load(Ordering::Relaxed);
+        let wanted = match segment {
+            Some(segment) => segment,
+            None if longest <= now => return Ok(()),
+            None => 0,
+        };
+        if wanted != now {
+            setsockopt(&self.socket, sockopt::UdpGsoSegment, &(wanted as i32))?;
+            self.segment.store(wanted, Ordering::Relaxed);
+        }
+        Ok(())
     }
 }
 
@@ -191,3 +265,6 @@ fn steer(socket: &Socket) -> io::Result<()> {
     setsockopt(&socket.socket, sockopt::AttachReusePortCbpf, &program)?;
     Ok(())
 }
+
+#[cfg(test)]
+mod tests;

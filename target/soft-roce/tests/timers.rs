@@ -82,6 +82,7 @@ fn an_accepted_peer_that_never_confirms_is_told_of() {
     w.until("request", |w| w.ends[1].events.iter().any(|e| matches!(e, CmEvent::Request(_))));
     w.ends[0].silent = true;
     let Some(CmEvent::Request(request)) = w.ends[1].events.pop() else { unreachable!() };
+    w.ends[1].events.clear();
     let endpoint = w.ends[1].manager.prepare(request.conn, CoreIndex(0), &QP).unwrap();
     let attached = w.ends[1].device.attach(endpoint);
     let accept = AcceptParams {

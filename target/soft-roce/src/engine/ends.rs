@@ -72,7 +72,7 @@ fn a_peer_that_asks_to_wait_is_not_given_up_for_an_old_loss() {
         loop {
             p.batch.clear();
             p.engines[0].transmit(p.now, &mut p.batch);
-            if !p.batch.is_empty() || p.engines[0].has_completions() {
+            if !p.batch.runs().is_empty() || p.engines[0].has_completions() {
                 break;
             }
             p.now = p.engines[0].timeout().expect("something is waited for");

@@ -161,7 +161,7 @@ impl Pair {
         for end in 0..2 {
             let mut wire = std::mem::take(&mut self.wires[end]);
             let mut late = VecDeque::new();
-            while let Some(packet) = wire.pop_front() {
+            while let Some(mut packet) = wire.pop_front() {
                 if self.chance(self.faults.reorder) {
                     late.push_back(packet);
                     continue;
@@ -172,7 +172,7 @@ impl Pair {
                     source_port: 4791,
                     dest_port: 4791,
                 };
-                match prefix.solve(&mut self.columns, 0, &packet) {
+                match prefix.solve(&mut self.columns, 0, &mut packet) {
                     Solved::Identification(_) => {
                         self.engines[end].on_datagram(self.now, ADDRS[1 - end], false, &packet);
                     }

@@ -59,7 +59,7 @@ pub fn packets(data: &[u8]) -> Vec<u32> {
         let prefix = Prefix { source: addr(1), dest: addr(2), source_port: 49152, dest_port: 4791 };
         let mut datagram = data[5..].to_vec();
         prefix.seal(ident, &mut datagram);
-        let found = prefix.solve(&mut Columns::default(), guess, &datagram);
+        let found = prefix.solve(&mut Columns::default(), guess, &mut datagram);
         let expected = if v6 { guess } else { ident };
         assert_eq!(found, Solved::Identification(expected));
     }

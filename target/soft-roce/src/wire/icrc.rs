@@ -14,6 +14,8 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 const UDP_LEN: usize = 8;
 const DONT_FRAGMENT: u16 = 0x4000;
+/// The byte of the BTH that routers may change.
+const CONGESTION_AT: usize = 4;
 
 /// The addresses that a packet's CRC covers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -35,43 +37,45 @@ pub(crate) enum Solved {
 
 impl Prefix {
     /// The CRC of `packet` (BTH to padding, ICRC excluded) when it travels with the IPv4
-    /// identification `ident` and Don't Fragment set. IPv6 has no identification.
-    pub(crate) fn icrc(&self, ident: u16, packet: &[u8]) -> u32 {
+    /// identification `ident` and Don't Fragment set. IPv6 has no identification. The packet's
+    /// congestion byte is masked for as long as this takes.
+    fn icrc(&self, ident: u16, packet: &mut [u8]) -> u32 {
         self.icrc_with(ident, DONT_FRAGMENT, packet)
     }
 
-    fn icrc_with(&self, ident: u16, fragment: u16, packet: &[u8]) -> u32 {
+    fn icrc_with(&self, ident: u16, fragment: u16, packet: &mut [u8]) -> u32 {
         let udp_len = (UDP_LEN + packet.len() + ICRC_LEN) as u16;
-        let mut head = [0xffu8; 8 + 40 + UDP_LEN + BTH_LEN];
-        let ip_len = match (self.source, self.dest) {
+        let congestion = std::mem::replace(&mut packet[CONGESTION_AT], 0xff);
+        let mut hasher = Hasher::new_with_initial(self.head(ident, fragment, udp_len));
+        hasher.update(packet);
+        packet[CONGESTION_AT] = congestion;
+        hasher.finalize()
+    }
+
+    /// The CRC of what comes before the BTH.
+    fn head(&self, ident: u16, fragment: u16, udp_len: u16) -> u32 {
+        let mut head = [0xffu8; 8 + 40 + UDP_LEN];
+        let udp = match (self.source, self.dest) {
             (IpAddr::V4(source), IpAddr::V4(dest)) => {
                 ipv4_header(&mut head[8..28], source, dest, ident, fragment, udp_len);
-                20
+                28
             }
             (source, dest) => {
                 ipv6_header(&mut head[8..48], to_v6(source), to_v6(dest), udp_len);
-                40
+                48
             }
         };
-        let udp = 8 + ip_len;
         head[udp..udp + 2].copy_from_slice(&self.source_port.to_be_bytes());
         head[udp + 2..udp + 4].copy_from_slice(&self.dest_port.to_be_bytes());
         head[udp + 4..udp + 6].copy_from_slice(&udp_len.to_be_bytes());
         // The UDP checksum stays all ones.
-        let bth = udp + UDP_LEN;
-        let bth_bytes = packet.len().min(BTH_LEN);
-        head[bth..bth + bth_bytes].copy_from_slice(&packet[..bth_bytes]);
-        head[bth + 4] = 0xff;
-        let mut hasher = Hasher::new();
-        hasher.update(&head[..bth + bth_bytes]);
-        hasher.update(&packet[bth_bytes..]);
-        hasher.finalize()
+        crc32fast::hash(&head[..udp + UDP_LEN])
     }
 
     /// Writes the CRC into the last four bytes of `datagram`.
     pub(crate) fn seal(&self, ident: u16, datagram: &mut [u8]) {
         let at = datagram.len() - ICRC_LEN;
-        let crc = self.icrc(ident, &datagram[..at]);
+        let crc = self.icrc(ident, &mut datagram[..at]);
         datagram[at..].copy_from_slice(&crc.to_le_bytes());
     }
 
@@ -79,15 +83,19 @@ impl Prefix {
     /// Whether the CRC at the end of `datagram` is right for a known identification and fragment
     /// field (flags and offset, as in the IPv4 header).
     pub(crate) fn verify(&self, ident: u16, fragment: u16, datagram: &[u8]) -> bool {
-        let Some((packet, stored)) = datagram.split_last_chunk::<ICRC_LEN>() else { return false };
+        let mut datagram = datagram.to_vec();
+        let Some((packet, stored)) = datagram.split_last_chunk_mut::<ICRC_LEN>() else {
+            return false;
+        };
         packet.len() >= BTH_LEN
             && self.icrc_with(ident, fragment, packet) == u32::from_le_bytes(*stored)
     }
 
     /// Finds the identification that makes the CRC of `datagram` right, for a sender that sets
-    /// Don't Fragment. For IPv6 it only checks, and answers with 0.
-    pub(crate) fn solve(&self, columns: &mut Columns, guess: u16, datagram: &[u8]) -> Solved {
-        let Some((packet, stored)) = datagram.split_last_chunk::<ICRC_LEN>() else {
+    /// Don't Fragment. For IPv6 it only checks, and answers with the guess. The datagram is
+    /// changed on the way and back.
+    pub(crate) fn solve(&self, columns: &mut Columns, guess: u16, datagram: &mut [u8]) -> Solved {
+        let Some((packet, stored)) = datagram.split_last_chunk_mut::<ICRC_LEN>() else {
             return Solved::Damaged;
         };
         if packet.len() < BTH_LEN {

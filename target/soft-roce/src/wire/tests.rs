@@ -68,8 +68,10 @@ fn the_icrc_of_real_packets_is_right() {
 fn an_unseen_identification_is_solved_and_damage_is_found() {
     let mut columns = Columns::default();
     for hex in ALL {
-        let f = frame(hex);
-        let solved = f.prefix.solve(&mut columns, 0, &f.datagram);
+        let mut f = frame(hex);
+        let before = f.datagram.clone();
+        let solved = f.prefix.solve(&mut columns, 0, &mut f.datagram);
+        assert_eq!(f.datagram, before);
         assert_eq!(solved, Solved::Identification(f.ident));
         for at in [0, 5, 12, f.datagram.len() - 1] {
             let mut damaged = f.datagram.clone();
@@ -77,7 +79,7 @@ fn an_unseen_identification_is_solved_and_damage_is_found() {
             if at == 4 {
                 continue; // the congestion byte is not covered
             }
-            assert_eq!(f.prefix.solve(&mut columns, 0, &damaged), Solved::Damaged, "byte {at}");
+            assert_eq!(f.prefix.solve(&mut columns, 0, &mut damaged), Solved::Damaged, "byte {at}");
         }
     }
 }
@@ -93,9 +95,9 @@ fn ipv6_packets_are_sealed_and_checked() {
     let mut datagram = frame(frames::ACK).datagram;
     prefix.seal(0, &mut datagram);
     let mut columns = Columns::default();
-    assert_eq!(prefix.solve(&mut columns, 0, &datagram), Solved::Identification(0));
+    assert_eq!(prefix.solve(&mut columns, 0, &mut datagram), Solved::Identification(0));
     datagram[9] ^= 1;
-    assert_eq!(prefix.solve(&mut columns, 0, &datagram), Solved::Damaged);
+    assert_eq!(prefix.solve(&mut columns, 0, &mut datagram), Solved::Damaged);
 }
 
 #[test]
@@ -236,7 +238,7 @@ proptest! {
         f.prefix.seal(ident, &mut f.datagram);
         let mut columns = Columns::default();
         prop_assert_eq!(
-            f.prefix.solve(&mut columns, guess, &f.datagram),
+            f.prefix.solve(&mut columns, guess, &mut f.datagram),
             Solved::Identification(ident)
         );
     }

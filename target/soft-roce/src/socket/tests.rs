@@ -1,0 +1,126 @@
+use super::*;
+use crate::batch::Header;
+use crate::check::Check;
+use crate::path::Path;
+use crate::psn::Psn;
+use crate::wire::headers::{Kind, Opcode, Part};
+use crate::wire::icrc::Prefix;
+use std::net::UdpSocket;
+
+fn path(from: IpAddr, to: IpAddr) -> Path {
+    let prefix = Prefix { source: from, dest: to, source_port: ROCE_PORT, dest_port: ROCE_PORT };
+    Path { prefix, traffic_class: 0, mtu: 4096, dest_qpn: 1 }
+}
+
+fn push(batch: &mut Batch, path: &Path, psn: u32, len: usize) {
+    let header = Header {
+        opcode: Opcode::plain(Kind::Send, Part::Only),
+        psn: Psn::new(psn),
+        ack_req: false,
+        solicited: false,
+        extension: &[],
+    };
+    batch.push(path, header, len, |payload| payload.fill(psn as u8));
+}
+
+fn send_all(socket: &Socket, batch: &mut Batch) -> usize {
+    let mut calls = 0;
+    while !batch.runs().is_empty() {
+        let sent = socket.send(batch).unwrap();
+        batch.advance(sent);
+        calls += 1;
+    }
+    calls
+}
+
+fn receive_all(socket: &Socket, count: usize, mut take: impl FnMut(bool, &mut [u8], bool)) {
+    let (mut buffers, mut check, mut seen) = (Buffers::new(), Check::default(), 0);
+    let local = socket.local();
+    for _ in 0..1000 {
+        socket.receive(&mut buffers, |from, index, marked, datagram| {
+            let right = check.is_right(from, local, index, datagram);
+            take(marked, datagram, right);
+            seen += 1;
+        });
+        if seen >= count {
+            return;
+        }
+        std::thread::sleep(std::time::Duration::from_millis(1));
+    }
+    panic!("{seen} of {count} packets came");
+}
+
+#[test]
+fn packets_of_any_lengths_leave_together_and_arrive_right_and_in_order() {
+    let addr = |last| IpAddr::from([127, 0, 90, last]);
+    let ends = [1, 2].map(|last| Socket::bind(addr(last), false, 2, 4 << 20).unwrap());
+    // As messages do: runs of equal packets, a longer first and a shorter last one, lone ones.
+    let lens: Vec<usize> = (0..600)
+        .map(|i: usize| match i % 40 {
+            0 => 1040,
+            1..=30 => 1024,
+            31 => 16,
+            32 => 64,
+            33 => 0,
+            n => n * 17,
+        })
+        .collect();
+    for segmented in [true, false] {
+        let mut batch = Batch::new(1 << 20, segmented);
+        for (psn, len) in lens.iter().enumerate() {
+            push(&mut batch, &path(addr(1), addr(2)), psn as u32, *len);
+        }
+        let runs = batch.runs().len();
+        let calls = send_all(&ends[0], &mut batch);
+        assert!(calls < runs, "{runs} runs in {calls} calls");
+        let mut next = 0u32;
+        receive_all(&ends[1], lens.len(), |_, datagram, right| {
+            assert!(right, "the ICRC of packet {next}");
+            let packet = crate::wire::packet::Packet::parse(datagram).unwrap();
+            assert_eq!(packet.bth.psn, Psn::new(next));
+            assert_eq!(packet.payload.len(), lens[next as usize]);
+            assert!(packet.payload.iter().all(|&byte| byte == next as u8));
+            next += 1;
+        });
+    }
+}
+
+#[test]
+fn packets_carry_the_traffic_class_that_was_set() {
+    let addr = |last| IpAddr::from([127, 0, 91, last]);
+    for (class, expected) in [(2, false), (3, true)] {
+        let ends = [1, 2].map(|last| Socket::bind(addr(last), false, class, 1 << 16).unwrap());
+        let mut batch = Batch::new(1 << 16, true);
+        for psn in 0..3 {
+            push(&mut batch, &path(addr(1), addr(2)), psn, 64);
+        }
+        send_all(&ends[0], &mut batch);
+        // The lowest two bits both set say that the network is congested.
+        receive_all(&ends[1], 3, |marked, _, _| assert_eq!(marked, expected));
+    }
+}
+
+sockopt_impl!(
+    /// Sends UDP over IPv6 without a checksum, as Linux does for RoCE.
+    UdpNoCheck6Tx,
+    SetOnly,
+    libc::SOL_UDP,
+    libc::UDP_NO_CHECK6_TX,
+    bool
+);
+
+#[test]
+fn packets_without_a_udp_checksum_are_taken_over_ipv6() {
+    let local: IpAddr = "::1".parse().unwrap();
+    let Ok(socket) = Socket::bind(local, false, 2, 1 << 16) else {
+        return; // a machine without IPv6
+    };
+    let peer = UdpSocket::bind((local, 0)).unwrap();
+    setsockopt(&peer, UdpNoCheck6Tx, &true).unwrap();
+    let mut batch = Batch::new(1 << 16, false);
+    let mut path = path(local, local);
+    path.prefix.source_port = peer.local_addr().unwrap().port();
+    push(&mut batch, &path, 7, 100);
+    peer.send_to(batch.bytes(&batch.runs()[0]), (local, ROCE_PORT)).unwrap();
+    receive_all(&socket, 1, |_, _, right| assert!(right));
+}
