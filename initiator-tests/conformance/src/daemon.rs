@@ -10,6 +10,10 @@ use std::time::{Duration, Instant};
 
 /// The subsystem that tests connect to.
 const SUBNQN: &str = "nqn.2026-11.io.nvmfd:conformance";
+/// What [`Daemon::start`] puts into it.
+const NAMESPACES: &str = "[[subsystem.namespace]]\nram = \"16MiB\"\nblock_size = 512\n\
+     [[subsystem.namespace]]\nram = \"16MiB\"\nblock_size = 4096\n\
+     [[subsystem.namespace]]\nram = \"1MiB\"\nblock_size = 512\nread_only = true\n";
 /// How long the daemon may take to be ready.
 const READY_WITHIN: Duration = Duration::from_secs(20);
 
@@ -30,16 +34,22 @@ impl Daemon {
             let nqn = std::env::var("CONFORMANCE_NQN").expect("CONFORMANCE_NQN is the subsystem");
             return Daemon { address, subnqn: Nqn::new(&nqn).expect("a name"), running: None };
         }
-        let address = own_address();
+        Daemon::run(own_address(), NAMESPACES)
+    }
+
+    /// Starts one with one namespace of that many MiB in memory, whatever the environment names.
+    pub fn with_ram(mib: u32) -> Daemon {
+        let namespace = format!("[[subsystem.namespace]]\nram = \"{mib}MiB\"\n");
+        Daemon::run(own_address(), &namespace)
+    }
+
+    fn run(address: SocketAddr, namespaces: &str) -> Daemon {
         let folder = tempfile::tempdir().expect("a folder");
         let config = folder.path().join("nvmfd.toml");
         let text = format!(
             "[[listener]]\naddress = \"{address}\"\nprovider = \"soft\"\n\
              [[subsystem]]\nnqn = \"{SUBNQN}\"\nallow_any_host = true\n\
-             [[subsystem.namespace]]\nram = \"16MiB\"\nblock_size = 512\n\
-             [[subsystem.namespace]]\nram = \"16MiB\"\nblock_size = 4096\n\
-             [[subsystem.namespace]]\nram = \"1MiB\"\nblock_size = 512\nread_only = true\n\
-             [[subsystem]]\nnqn = \"{SUBNQN}-closed\"\n\
+             {namespaces}[[subsystem]]\nnqn = \"{SUBNQN}-closed\"\n\
              allowed_hosts = [\"nqn.2014-08.org.example:somebody-else\"]\n\
              [[subsystem.namespace]]\nram = \"1MiB\"\n\
              [tuning]\ndata_cores = 1\nmemory = \"16MiB\"\ncontrol_memory = \"8MiB\"\n\
