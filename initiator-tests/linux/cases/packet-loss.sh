@@ -3,28 +3,33 @@
 #: providers soft
 #: core
 #: seconds 240
-# Linux' soft-RoCE repeats registrations of memory along with a lost command, which
-# ends the connection when more than one command is under way, whoever the target
-# is: so only with one at a time is no error recovery of the host expected.
+# When Linux' soft-RoCE repeats a lost command it also repeats registrations of
+# memory that were posted after it, which ends the connection ("not free" in the
+# log), whoever the target is. So no error recovery of the host is expected only
+# with one command at a time; older kernels notice after 30 s each time, so the
+# rest is for the newer one of User-Mode Linux.
 target_up ram:256
 host_connect --nr-io-queues 1
-for percent in 0.1 1; do
+for percent in 0.1 1 5; do
     impair both loss $percent%
-    verify_run "single-$percent" --bs=4k --iodepth=1 --size=512k
-    verify_run "single-large-$percent" --bs=128k --iodepth=1 --size=4m
+    verify_run "single-$percent" --bs=4k --iodepth=1 --size=256k
+    verify_run "single-large-$percent" --bs=128k --iodepth=1 --size=2m
+    say "$(impaired) lost"
     expect 0 "$(recoveries)" "error recoveries of the host with $percent % lost, one command at a time"
 done
-for percent in 0.1 1 5; do
-    impair to_host loss $percent%
-    verify_run "to-host-$percent" --bs=64k --iodepth=8 --size=8m
-    (($(impaired) > 0)) || fail "the network lost nothing"
-    say "$(impaired) lost, $(recoveries) messages of error recovery"
-done
-for percent in 0.1 1 5; do
-    impair both loss $percent%
-    verify_run "both-$percent" --bs=16k --iodepth=8 --size=2m
-    say "$(impaired) lost, $(recoveries) messages of error recovery"
-done
+(($(impaired) > 0)) || fail "the network lost nothing"
+if [ "$MACHINE" = uml ]; then
+    for percent in 0.1 1 5; do
+        impair to_host loss $percent%
+        verify_run "to-host-$percent" --bs=64k --iodepth=8 --size=8m
+        say "$(impaired) lost, $(recoveries) messages of error recovery"
+    done
+    for percent in 0.1 1 5; do
+        impair both loss $percent%
+        verify_run "both-$percent" --bs=16k --iodepth=8 --size=2m
+        say "$(impaired) lost, $(recoveries) messages of error recovery"
+    done
+fi
 expect 0 "$(gave_up)" "connections that the daemon gave up"
 impair none
 host_disconnect

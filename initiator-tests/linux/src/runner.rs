@@ -193,7 +193,7 @@ fn in_one_machine(
 ) -> Result<Vec<CaseResult>> {
     let work = WorkFolder::new(options, setup)?;
     let plan: String =
-        cases.iter().map(|case| format!("{} {}\n", case.name, case.seconds)).collect();
+        cases.iter().map(|case| format!("{} {}\n", case.name, bound(case, options))).collect();
     fs::write(work.0.join("plan"), plan)?;
     let mut machine = Machine::start(&options.boot, setup, &work.0)?;
     let mut results = Vec::new();
