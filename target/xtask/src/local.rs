@@ -72,6 +72,7 @@ pub(crate) fn run(args: &LocalArgs) -> Result<bool> {
         bail!("at least one round and two processors are needed");
     }
     check_free(args.address)?;
+    warn_if_busy();
     let programs = Programs::build()?;
     let folder = Folder::new("bench")?;
     let file_folder = match &args.folder {
@@ -94,6 +95,15 @@ pub(crate) fn run(args: &LocalArgs) -> Result<bool> {
         .with_context(|| path.display().to_string())?;
     }
     Ok(true)
+}
+
+/// Two polling threads need two processors to themselves.
+fn warn_if_busy() {
+    let load = fs::read_to_string("/proc/loadavg").unwrap_or_default();
+    let load: f64 = load.split(' ').next().and_then(|load| load.parse().ok()).unwrap_or_default();
+    if load > 0.5 {
+        println!("this machine is busy (load {load}): the figures will be worse than it can do");
+    }
 }
 
 fn measure_all(
@@ -328,8 +338,10 @@ fn print_table(args: &LocalArgs, cases: &[Case], counter: Option<Counter>, file_
         );
     }
     match counter {
-        Some(Counter::Perf) => {}
-        Some(Counter::Strace) => println!("system calls by strace, which slows what it counts"),
+        Some(counter) => println!(
+            "system calls for each command, by {}; polls that found nothing are among them",
+            counter.name()
+        ),
         None => println!("no system calls: neither perf nor strace can count them here"),
     }
 }

@@ -37,7 +37,7 @@ impl Programs {
         let with = match verbs() {
             Ok(()) => "with verbs",
             Err(why) => {
-                println!("building without verbs, which this needs no RDMA device for: {why:#}");
+                println!("building without the verbs feature, which is not needed here: {why:#}");
                 cargo.arg("--no-default-features");
                 "without verbs"
             }
