@@ -24,27 +24,35 @@ pub fn read(target: &str) -> Result<Vec<Vec<u8>>> {
     text.lines().map(from_hex).collect()
 }
 
-/// Keeps of `inputs` as few as reach everything that all reach, the short ones first.
+/// Bytes of a target's corpus at most: a repository is no place for more.
+const MAX_BYTES: usize = 24 << 10;
+
+/// Keeps of `inputs` those that reach most for their length, until they reach all that all reach
+/// or the corpus is full.
 ///
 /// # Errors
 /// When the file cannot be written.
 pub fn write(target: &str, inputs: &[(Vec<u8>, Vec<u32>)]) -> Result<usize> {
-    let mut inputs: Vec<_> = inputs.iter().collect();
-    inputs.sort_by_key(|(input, _)| input.len());
-    let mut seen = HashSet::new();
-    let mut text = String::new();
-    let mut kept = 0;
-    for (input, features) in inputs {
-        if features.iter().filter(|feature| seen.insert(**feature)).count() > 0 {
-            text.push_str(&to_hex(input));
-            text.push('\n');
-            kept += 1;
-        }
+    let mut left: Vec<_> = inputs.iter().collect();
+    let (mut seen, mut room, mut kept) = (HashSet::<u32>::new(), MAX_BYTES, Vec::new());
+    loop {
+        let gain = |features: &[u32]| features.iter().filter(|f| !seen.contains(*f)).count();
+        left.retain(|(input, features)| input.len() <= room && gain(features) > 0);
+        // Most for each byte, with something for the line itself.
+        let worth =
+            |(input, features): &(Vec<u8>, Vec<u32>)| gain(features) * 100_000 / (input.len() + 32);
+        let Some(at) = (0..left.len()).max_by_key(|at| worth(left[*at])) else { break };
+        let (input, features) = left.swap_remove(at);
+        room -= input.len();
+        seen.extend(features);
+        kept.push(to_hex(input));
     }
+    kept.sort_unstable();
     let path = path(target);
+    let text: String = kept.iter().map(|line| format!("{line}\n")).collect();
     std::fs::write(&path, text)
         .with_context(|| format!("writing the corpus {}", path.display()))?;
-    Ok(kept)
+    Ok(kept.len())
 }
 
 /// The bytes that hexadecimal digits spell.

@@ -55,6 +55,12 @@ impl Sites {
                  sysctl -w net.core.rmem_max={socket_buffer} net.core.wmem_max={socket_buffer}"
             );
         }
+        // See docs/ARCHITECTURE.md for why there is no other.
+        let check = match local {
+            IpAddr::V4(_) => "identification solved, 16 of 32 bits left",
+            IpAddr::V6(_) => "all 32 bits",
+        };
+        tracing::info!(address = %local, check, "soft-RoCE is ready; integrity check of packets");
         let control = group.remove(0);
         let cores = group.into_iter().map(Arc::new).collect();
         self.open.insert(local, Site { control, cores });

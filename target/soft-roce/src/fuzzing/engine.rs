@@ -57,6 +57,8 @@ struct World {
     places: BTreeMap<u64, u32>,
     batch: Batch,
     seen: Vec<u32>,
+    /// Opcode of the packet before, for each queue pair.
+    last: [u8; 2],
 }
 
 /// Carries out the operations that `data` spells on two queue pairs.
@@ -115,6 +117,7 @@ impl World {
             places: BTreeMap::new(),
             batch: Batch::new(64 << 10, true),
             seen: Vec::new(),
+            last: [0; 2],
         }
     }
 
@@ -231,8 +234,15 @@ impl World {
         let mut bytes = bth.to_bytes().to_vec();
         bytes.extend(body);
         bytes.extend([0; ICRC_LEN]);
+        let before = (self.engine.psns(qp.at.qp), self.engine.counters.failed);
+        let id = qp.at.qp;
         self.deliver(op.byte(11), &bytes);
-        self.note(u32::from(opcode) << 8);
+        // What it did, after what came before it.
+        let after = (self.engine.psns(id), self.engine.counters.failed);
+        let did = u32::from(before.0.0 != after.0.0) | u32::from(before.0.1 != after.0.1) << 1;
+        let did = did | u32::from(before.1 != after.1) << 2;
+        let last = u32::from(std::mem::replace(&mut self.last[at], opcode));
+        self.note(3 << 20 | last << 10 | u32::from(opcode) << 4 | did);
     }
 
     fn raw(&mut self, at: usize, op: &Op<'_>) {
