@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::World;
+use common::{QP, World};
 use rdma::*;
 use region::Span;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, UdpSocket};
@@ -42,6 +42,27 @@ impl Attacker {
         let (IpAddr::V4(from), IpAddr::V4(to)) = (from, to) else { panic!("IPv4") };
         // Any port but 4791, which the owner of the address has.
         Attacker { socket: UdpSocket::bind((from, 0)).unwrap(), from, to, sent: 0 }
+    }
+
+    /// A peer at an address of its own, which hears what it is answered.
+    fn peer(from: [u8; 4], to: IpAddr) -> Attacker {
+        let mut peer = Attacker::new(from.into(), to);
+        peer.socket = UdpSocket::bind((peer.from, ROCE_PORT)).unwrap();
+        peer.socket.set_nonblocking(true).unwrap();
+        peer
+    }
+
+    /// The next datagram that came, while the world turns.
+    fn hear(&self, w: &mut World) -> Vec<u8> {
+        let deadline = w.now() + Duration::from_secs(10);
+        let mut buffer = [0; 5000];
+        loop {
+            assert!(w.now() < deadline, "no answer");
+            w.turn();
+            if let Ok(len) = self.socket.recv(&mut buffer) {
+                return buffer[..len].to_vec();
+            }
+        }
     }
 
     fn raw(&mut self, bytes: &[u8]) {
@@ -314,4 +335,82 @@ fn a_key_of_another_connection_or_none_fails_just_its_own_queue_pair() {
         w.ends[0].device.fail(ours.qp);
     }
     assert_eq!(w.ends[1].device.counters().failed, 2);
+}
+
+fn number(bytes: &[u8], at: usize) -> u32 {
+    u32::from_be_bytes(bytes[at..at + 4].try_into().unwrap())
+}
+
+#[test]
+fn what_a_connected_peer_damages_or_forges_is_not_taken() {
+    let addr: SocketAddr = "127.0.81.5:4420".parse().unwrap();
+    let mut w = World::new();
+    let now = w.now();
+    w.ends[1].manager.listen(now, addr).unwrap();
+    // A peer made by hand, which knows the numbers that a stranger would have to guess.
+    let mut peer = Attacker::peer([127, 0, 81, 205], addr.ip());
+    peer.request(77, 9, addr.port(), 3);
+    w.until("request", |w| w.ends[1].events.iter().any(|e| matches!(e, CmEvent::Request(_))));
+    let Some(CmEvent::Request(request)) = w.ends[1].events.pop() else { unreachable!() };
+    let endpoint = w.ends[1].manager.prepare(request.conn, CoreIndex(0), &QP).unwrap();
+    let at = w.ends[1].device.attach(endpoint);
+    let recv = |id| RecvWr { wr_id: WrId(id), head: Span::new(0, 2048), tail: Span::default() };
+    w.ends[1].device.post_recv(at.recv_queue.id, recv(1));
+    w.ends[1].device.post_recv(at.recv_queue.id, recv(2));
+    let accept = AcceptParams {
+        private_data: vec![],
+        initiator_depth: 1,
+        responder_resources: 1,
+        rnr_retry: 7,
+    };
+    let now = w.now();
+    w.ends[1].manager.accept(now, request.conn, &accept).unwrap();
+    let rep = peer.hear(&mut w).split_off(12 + 8 + 24);
+    let (qpn, psn) = (number(&rep, 12) >> 8, number(&rep, 20) >> 8);
+    let mut ids = 77u32.to_be_bytes().to_vec();
+    ids.extend(&rep[..4]);
+    peer.mad(0x14, 77, &ids);
+    w.until("the end of connecting", |w| {
+        w.ends[1].events.contains(&CmEvent::Established(request.conn))
+    });
+
+    let settle = |w: &mut World| {
+        for _ in 0..200 {
+            w.turn();
+            std::thread::sleep(Duration::from_micros(50));
+        }
+    };
+    let body: Vec<u8> = (0..64).collect();
+    let right = peer.seal(0x04, qpn, psn, &body);
+    for at in [12, 30, right.len() - 1] {
+        let mut damaged = right.clone();
+        damaged[at] ^= 4;
+        peer.raw(&damaged);
+    }
+    peer.raw(&right[..right.len() - 4]);
+    settle(&mut w);
+    assert_eq!(w.ends[1].done, [], "damaged");
+    // One too many ahead shows a gap; the right one is taken; then the gap's is no duplicate.
+    peer.packet(0x04, qpn, psn + 1, &body);
+    let nak = peer.hear(&mut w);
+    assert_eq!((nak[0], nak[12], number(&nak, 8) & 0xff_ffff), (0x11, 0x60, psn & 0xff_ffff));
+    peer.raw(&right);
+    w.until("the message", |w| w.ends[1].done.len() == 1);
+    let mut out = [0; 64];
+    w.ends[1].region.read(Span::new(0, 64), &mut out);
+    assert_eq!((out[..] == body[..], w.ends[1].done[0].wr_id), (true, WrId(1)));
+    let ack = peer.hear(&mut w);
+    assert_eq!((ack[0], ack[12] >> 5), (0x11, 0));
+    // A duplicate is acknowledged again and not carried out again.
+    peer.raw(&right);
+    assert_eq!(peer.hear(&mut w)[12] >> 5, 0);
+    assert_eq!(w.ends[1].done.len(), 1);
+    // A WRITE with a key that was never given fails the queue pair and nothing else.
+    let mut reth = vec![0, 0, 0, 1, 0, 0, 0, 0, 1, 2, 3, 4, 0, 0, 0, 64];
+    reth.extend(&body);
+    peer.packet(0x0a, qpn, psn + 1, &reth);
+    assert_eq!(peer.hear(&mut w)[12], 0x62);
+    settle(&mut w);
+    assert_eq!(w.ends[1].device.counters().failed, 1);
+    assert!(w.ends[1].device.counters().damaged >= 4);
 }
