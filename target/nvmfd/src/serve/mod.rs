@@ -36,9 +36,36 @@ pub(crate) fn run(path: &Path) -> ExitCode {
     match with::serve(&config, disks) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            // The whole chain in one line: each cause says what it concerns.
-            error!("{error:#}");
+            error!("{}", in_one_line(&error));
             ExitCode::from(RUN_ERROR)
         }
+    }
+}
+
+/// An error and its causes in one line; a cause that an error already named is not said again.
+fn in_one_line(error: &anyhow::Error) -> String {
+    let mut line = String::new();
+    for cause in error.chain().map(ToString::to_string) {
+        if line.is_empty() {
+            line = cause;
+        } else if !line.contains(&cause) {
+            line = format!("{line}: {cause}");
+        }
+    }
+    line
+}
+
+#[cfg(test)]
+mod tests {
+    use super::in_one_line;
+
+    #[test]
+    fn a_cause_is_said_once() {
+        let full = || std::io::Error::from_raw_os_error(24);
+        let ring = backing::RingError::Resources { source: full() };
+        let line = in_one_line(&anyhow::Error::new(ring).context("cannot start data core 1"));
+        assert_eq!(line.matches("Too many open files").count(), 1, "{line}");
+        let line = in_one_line(&anyhow::Error::new(full()).context("cannot catch signals"));
+        assert_eq!(line, "cannot catch signals: Too many open files (os error 24)");
     }
 }
