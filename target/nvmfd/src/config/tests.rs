@@ -334,3 +334,13 @@ fn a_fault_drill_is_taken_as_written() {
     let said = errors(&drill("{ delay = 5 }"));
     assert!(said.contains("did you mean `delay_ms`?"), "{said}");
 }
+
+#[test]
+fn no_group_is_listened_on_and_an_address_only_once_in_whatever_spelling() {
+    for group in ["224.0.0.1:4420", "255.255.255.255", "[ff02::1]:4420"] {
+        let text = errors(&with("10.8.0.1", group));
+        assert!(text.contains("is the address of a group"), "{text}");
+    }
+    let twice = "10.8.0.1\"\n[[listener]]\naddress = \"[::ffff:10.8.0.1]:4420";
+    assert!(errors(&with("10.8.0.1", twice)).contains("is listed twice"));
+}

@@ -1,7 +1,7 @@
 //! Sizes, addresses and identifiers as people write them.
 
 use super::raw::RawSize;
-use std::net::{IpAddr, Ipv6Addr, SocketAddr, SocketAddrV6};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6};
 
 /// The port of NVMe over Fabrics.
 const DEFAULT_PORT: u16 = nvme_spec_types::rdma_cm::NVME_RDMA_PORT;
@@ -76,7 +76,11 @@ pub(super) fn address(
         Some((host, zone)) => (host, Some(zone)),
         None => (host, None),
     };
-    let ip: IpAddr = host.parse().map_err(|_| not_one())?;
+    // An IPv4 address written as an IPv6 one is the same place, and must be seen as such.
+    let ip = host.parse::<IpAddr>().map_err(|_| not_one())?.to_canonical();
+    if ip.is_multicast() || ip == IpAddr::V4(Ipv4Addr::BROADCAST) {
+        return Err(format!("{ip} is the address of a group, which no host can connect to"));
+    }
     match (ip, zone) {
         (IpAddr::V4(_), Some(_)) => Err("only IPv6 addresses have a %interface".to_owned()),
         (IpAddr::V4(ip), None) => Ok((ip, port).into()),
