@@ -19,9 +19,13 @@ use nvmf::target::AllowedHosts;
 use problem::Problem;
 use reactor::run::PollMode;
 use serde::Deserialize;
+use std::io::Read;
 use std::net::SocketAddr;
 use std::path::Path;
 use std::time::Duration;
+
+/// Most bytes of a configuration file: many times what the limits on its tables allow to be of use.
+const MAX_FILE: u64 = 16 << 20;
 
 /// Everything that the file says, with the defaults filled in.
 #[derive(Debug, Clone, PartialEq)]
@@ -122,13 +126,27 @@ pub(crate) struct Tuning {
 /// # Errors
 /// Everything that is wrong with it, with places and hints.
 pub(crate) fn load(path: &Path) -> Result<Config, ConfigErrors> {
-    let text = match std::fs::read_to_string(path) {
-        Ok(text) => text,
-        Err(error) => {
-            let problem = Problem::nowhere(format!("cannot read the configuration: {error}"));
-            return Err(ConfigErrors::new(path, "", vec![problem]));
-        }
-    };
+    let wrong = |text: &str, problem| ConfigErrors::new(path, text, vec![problem]);
+    let mut bytes = Vec::new();
+    // One byte more than allowed tells a file that is too long; a device may have no end.
+    std::fs::File::open(path)
+        .and_then(|file| file.take(MAX_FILE + 1).read_to_end(&mut bytes))
+        .map_err(|error| {
+            wrong("", Problem::nowhere(format!("cannot read the configuration: {error}")))
+        })?;
+    if bytes.len() as u64 > MAX_FILE {
+        let most = in_words(MAX_FILE);
+        return Err(wrong(
+            "",
+            Problem::nowhere(format!("is longer than {most}"))
+                .hint("is this the configuration, and not a disk?"),
+        ));
+    }
+    let text = String::from_utf8(bytes).map_err(|error| {
+        let good = error.utf8_error().valid_up_to();
+        let text = String::from_utf8_lossy(&error.as_bytes()[..good]);
+        wrong(&text, Problem::at(good..good, "is not UTF-8").hint("save the file as UTF-8 text"))
+    })?;
     parse(path, &text)
 }
 

@@ -344,3 +344,14 @@ fn no_group_is_listened_on_and_an_address_only_once_in_whatever_spelling() {
     let twice = "10.8.0.1\"\n[[listener]]\naddress = \"[::ffff:10.8.0.1]:4420";
     assert!(errors(&with("10.8.0.1", twice)).contains("is listed twice"));
 }
+
+#[test]
+fn a_file_that_is_no_text_is_refused_with_the_place() {
+    let file = std::env::temp_dir().join(format!("nvmfd-not-utf8-{}.toml", std::process::id()));
+    std::fs::write(&file, b"# one\n# tw\xff\n").unwrap();
+    let text = load(&file).expect_err("must be refused").to_string();
+    std::fs::remove_file(&file).unwrap();
+    assert!(text.contains(".toml:2:5: is not UTF-8"), "{text}");
+    let text = load(Path::new("/dev/zero")).expect_err("must be refused").to_string();
+    assert!(text.contains("is longer than 16 MiB"), "{text}");
+}
