@@ -32,6 +32,12 @@ const AUTOMATIC_CORES: u16 = 8;
 
 const KIB: u64 = 1 << 10;
 const MIB: u64 = 1 << 20;
+const TIB: u64 = 1 << 40;
+
+/// Largest RAM disk: its address space is reserved in one go.
+const MAX_RAM: u64 = 16 * TIB;
+/// Largest file or null disk, a power of two below what a file offset can say.
+const MAX_DISK: u64 = 1 << 62;
 
 type Problems = Vec<Problem>;
 
@@ -309,6 +315,11 @@ fn medium(ns: &RawNamespace, at: Range<usize>, problems: &mut Problems) -> Optio
         return None;
     }
     let memory = ns.path.is_none();
+    // One block, so that no file is made which then is refused.
+    let least = match ns.block_size.as_ref().map(Spanned::get_ref) {
+        Some(4096) => 4096,
+        _ => 512,
+    };
     let mut only_files = |key: &str, at: Option<Range<usize>>| {
         if let Some(at) = at.filter(|_| memory) {
             problems.push(Problem::at(at, format!("namespace.{key}: goes with path only")));
@@ -318,7 +329,7 @@ fn medium(ns: &RawNamespace, at: Range<usize>, problems: &mut Problems) -> Optio
     only_files("buffered", ns.buffered.as_ref().map(Spanned::span));
     if let Some(path) = &ns.path {
         let size = match &ns.size {
-            Some(size) => Some(bytes("namespace.size", size, 1..=u64::MAX >> 1, problems)?),
+            Some(size) => Some(bytes("namespace.size", size, least..=MAX_DISK, problems)?),
             None => None,
         };
         let buffered = ns.buffered.as_ref().is_some_and(|buffered| *buffered.get_ref());
@@ -334,11 +345,12 @@ fn medium(ns: &RawNamespace, at: Range<usize>, problems: &mut Problems) -> Optio
         }
         return Some(Medium::Path { path: file.to_owned(), size, buffered });
     }
-    let most = 1..=u64::MAX >> 1;
     match (&ns.ram, &ns.null) {
-        (Some(ram), _) => Some(Medium::Ram { size: bytes("namespace.ram", ram, most, problems)? }),
+        (Some(ram), _) => {
+            Some(Medium::Ram { size: bytes("namespace.ram", ram, least..=MAX_RAM, problems)? })
+        }
         (_, Some(null)) => {
-            Some(Medium::Null { size: bytes("namespace.null", null, most, problems)? })
+            Some(Medium::Null { size: bytes("namespace.null", null, least..=MAX_DISK, problems)? })
         }
         (None, None) => None,
     }

@@ -355,3 +355,19 @@ fn a_file_that_is_no_text_is_refused_with_the_place() {
     let text = load(Path::new("/dev/zero")).expect_err("must be refused").to_string();
     assert!(text.contains("is longer than 16 MiB"), "{text}");
 }
+
+#[test]
+fn a_disk_holds_a_block_and_a_ram_disk_what_can_be_reserved() {
+    let path = "path = \"/srv/disk.img\"";
+    for (disk, wrong) in [
+        ("ram = 511", "511 B is out of range: 512 B to 16 TiB"),
+        ("ram = \"17TiB\"", "17 TiB is out of range"),
+        ("null = 4095\nblock_size = 4096", "4.0 KiB is out of range: 4 KiB to 4194304 TiB"),
+        ("path = \"/srv/disk.img\"\nsize = 100", "namespace.size: 100 B is out of range"),
+    ] {
+        let text = errors(&with(path, disk));
+        assert!(text.contains(wrong), "{text}");
+    }
+    parsed(&with(path, "ram = 512"));
+    parsed(&with(path, "null = \"4194304TiB\""));
+}
