@@ -14,6 +14,7 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 use toml::Spanned;
+use tracing_subscriber::filter::{LevelFilter, Targets};
 use uuid::Uuid;
 
 /// The space of UUIDs that we derive (RFC 9562, 5.5). Must never change: hosts remember them.
@@ -398,13 +399,21 @@ fn bytes(
 
 fn log(raw: &RawConfig, problems: &mut Problems) -> Log {
     let filter = raw.log.level.as_ref().map_or("info", |level| level.get_ref());
-    if let Some(level) = &raw.log.level
-        && let Err(error) = filter.parse::<tracing_subscriber::filter::Targets>()
-    {
-        problems.push(
-            Problem::at(level.span(), format!("log.level: \"{filter}\": {error}"))
-                .hint("error, warn, info, debug or trace, or by module: info,reactor=debug"),
-        );
+    let hint = "error, warn, info, debug or trace, or by module: info,reactor=debug";
+    if let Some(level) = &raw.log.level {
+        // The parser takes a lone word that is no level for a module, and then nothing is logged.
+        let stray = filter.split(',').find(|part| {
+            let (module, level) = part.split_once('=').unwrap_or(("all", part));
+            [module, level].iter().any(|word| word.trim().is_empty())
+                || level.trim().parse::<LevelFilter>().is_err()
+        });
+        let what = match filter.parse::<Targets>() {
+            Err(error) => Some(error.to_string()),
+            Ok(_) => stray.map(|part| format!("\"{part}\" is no level")),
+        };
+        problems.extend(what.map(|what| {
+            Problem::at(level.span(), format!("log.level: \"{filter}\": {what}")).hint(hint)
+        }));
     }
     Log { filter: filter.to_owned(), json: matches!(raw.log.format, Some(RawFormat::Json)) }
 }

@@ -371,3 +371,14 @@ fn a_disk_holds_a_block_and_a_ram_disk_what_can_be_reserved() {
     parsed(&with(path, "ram = 512"));
     parsed(&with(path, "null = \"4194304TiB\""));
 }
+
+#[test]
+fn a_log_level_that_is_none_is_refused_since_it_would_silence_the_log() {
+    for level in ["loud", "", "info,", "=debug", "info,reactor", "info,reactor=loud"] {
+        let text = errors(&format!("{GOOD}[log]\nlevel = \"{level}\"\n"));
+        assert!(text.contains(":12:9: log.level: "), "{level}: {text}");
+    }
+    for level in ["off", "WARN", "info,reactor=debug", "reactor::core=trace"] {
+        parsed(&format!("{GOOD}[log]\nlevel = \"{level}\"\n"));
+    }
+}
