@@ -28,16 +28,16 @@ pub(crate) fn run(path: &Path) -> ExitCode {
             return ExitCode::from(CONFIG_ERROR);
         }
     };
-    let (report, problems) = report(&config);
+    let (report, problems) = report(path, &config);
     let _ = write!(std::io::stdout(), "{report}");
     for problem in &problems {
-        let _ = writeln!(std::io::stderr(), "{}: {problem}", path.display());
+        let _ = writeln!(std::io::stderr(), "{problem}");
     }
     if problems.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(CONFIG_ERROR) }
 }
 
 /// The table for standard output, and what cannot be served.
-fn report(config: &Config) -> (String, Vec<String>) {
+fn report(path: &Path, config: &Config) -> (String, Vec<String>) {
     let mut text = String::new();
     let mut problems = Vec::new();
     for listener in &config.listeners {
@@ -51,7 +51,7 @@ fn report(config: &Config) -> (String, Vec<String>) {
             match look(&namespace.spec) {
                 Ok(found) => rows.push(row(namespace, &found)),
                 Err(error) => {
-                    problems.push(disks::in_words(&subsystem.nqn, namespace.nsid, &error));
+                    problems.push(disks::in_words(path, &subsystem.nqn, namespace, &error));
                 }
             }
         }
@@ -123,11 +123,15 @@ fn look(spec: &BackingSpec) -> Result<Found, OpenError> {
     let Medium::Path { path, size, buffered } = &spec.medium else {
         return Backing::open(spec).map(|backing| Found::Disk(backing.geometry()));
     };
-    if let (false, Some(size)) = (path.exists(), size) {
+    if let (false, Some(size), false) = (path.exists(), size, spec.read_only) {
         return match path.parent().map(std::fs::metadata) {
             Some(Ok(folder)) if folder.is_dir() => Ok(Found::WouldBeCreated(*size)),
+            Some(Ok(_)) => {
+                let source = std::io::ErrorKind::NotADirectory.into();
+                Err(OpenError::Create { path: path.clone(), source })
+            }
             Some(Err(source)) => Err(OpenError::Create { path: path.clone(), source }),
-            _ => Err(OpenError::NotFound { path: path.clone() }),
+            None => Err(OpenError::NotFound { path: path.clone() }),
         };
     }
     let probe = BackingSpec {
@@ -195,4 +199,42 @@ fn is_mounted_or_held(path: &Path) -> bool {
     let mounted = mounts.lines().any(|line| line.split(' ').nth(2) == Some(number.as_str()));
     let holders = std::fs::read_dir(format!("/sys/dev/block/{number}/holders"));
     mounted || holders.is_ok_and(|mut holders| holders.next().is_some())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn problems_with(namespace: &str) -> Vec<String> {
+        let text = format!(
+            "listener = [{{ address = \"127.0.0.1\" }}]\n[[subsystem]]\n\
+             nqn = \"nqn.2026-11.io.nvmfd:a\"\nallow_any_host = true\n\
+             [[subsystem.namespace]]\n{namespace}\n"
+        );
+        let path = Path::new("nvmfd.toml");
+        let config = config::parse(path, &text).unwrap_or_else(|error| panic!("{error}"));
+        report(path, &config).1
+    }
+
+    #[test]
+    fn a_disk_that_cannot_be_served_is_told_with_its_line() {
+        let start = "nvmfd.toml:5: nqn.2026-11.io.nvmfd:a namespace 1: /dev/null";
+        let about = |disk: &str, what: &str| {
+            let problems = problems_with(disk);
+            assert_eq!(problems.len(), 1, "{disk}: {problems:?}");
+            assert!(problems[0].starts_with(start), "{}", problems[0]);
+            assert!(problems[0].contains(what), "{}", problems[0]);
+        };
+        about("path = \"/dev/null\"", "is a character device");
+        // No size helps where a folder of the path is none.
+        about("path = \"/dev/null/a\"\nsize = 4096", "cannot create the file");
+    }
+
+    #[test]
+    fn a_file_that_is_only_read_is_not_promised_to_be_made() {
+        let file = std::env::temp_dir().join("nvmfd-no-such-file");
+        let disk = format!("path = \"{}\"\nsize = 4096", file.display());
+        assert_eq!(problems_with(&disk), [""; 0]);
+        assert_eq!(problems_with(&format!("{disk}\nread_only = true")).len(), 1);
+    }
 }

@@ -4,6 +4,7 @@ use crate::config::{Config, Namespace};
 use backing::{Backing, BackingId, Geometry, OpenError};
 use nvmf::BackingRef;
 use nvmf::target::NamespaceConfig;
+use std::path::Path;
 use std::sync::Arc;
 
 /// A namespace whose disk is open.
@@ -16,11 +17,11 @@ pub(crate) struct Disk {
     pub(crate) namespace: Namespace,
 }
 
-/// Opens every disk of the configuration.
+/// Opens every disk of the configuration, which was read from `path`.
 ///
 /// # Errors
 /// What was wrong with each that could not be opened.
-pub(crate) fn open_all(config: &Config) -> Result<Vec<Disk>, Problems> {
+pub(crate) fn open_all(path: &Path, config: &Config) -> Result<Vec<Disk>, Problems> {
     let mut disks = Vec::new();
     let mut problems = Problems { lines: Vec::new(), passing: true };
     let all = config.subsystems.iter().enumerate();
@@ -36,7 +37,7 @@ pub(crate) fn open_all(config: &Config) -> Result<Vec<Disk>, Problems> {
             }),
             Err(error) => {
                 let nqn = &config.subsystems[subsystem].nqn;
-                problems.lines.push(in_words(nqn, namespace.nsid, &error));
+                problems.lines.push(in_words(path, nqn, namespace, &error));
                 problems.passing &= is_held(&error);
             }
         }
@@ -59,9 +60,11 @@ pub(crate) fn is_held(error: &OpenError) -> bool {
     matches!(error, OpenError::DeviceBusy { .. } | OpenError::LockedElsewhere { .. })
 }
 
-/// Says which namespace a disk could not be opened for.
-pub(crate) fn in_words(nqn: &str, nsid: u32, error: &OpenError) -> String {
-    format!("{nqn} namespace {nsid}: {error}")
+/// Says which namespace a disk could not be opened for, and where in the configuration (at `path`)
+/// it stands.
+pub(crate) fn in_words(path: &Path, nqn: &str, namespace: &Namespace, error: &OpenError) -> String {
+    let Namespace { line, nsid, .. } = namespace;
+    format!("{}:{line}: {nqn} namespace {nsid}: {error}", path.display())
 }
 
 impl Disk {

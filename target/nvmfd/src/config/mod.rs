@@ -70,6 +70,8 @@ pub(crate) struct Subsystem {
 /// One namespace.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Namespace {
+    /// Line of the file that it begins on, for messages about its disk.
+    pub(crate) line: usize,
     pub(crate) nsid: u32,
     pub(crate) spec: BackingSpec,
     pub(crate) uuid: [u8; 16],
@@ -154,6 +156,6 @@ pub(crate) fn load(path: &Path) -> Result<Config, ConfigErrors> {
 pub(crate) fn parse(path: &Path, text: &str) -> Result<Config, ConfigErrors> {
     toml::from_str::<raw::RawConfig>(text)
         .map_err(|error| vec![problem::from_parser(text, &error)])
-        .and_then(|raw| resolve::resolve(&raw))
+        .and_then(|raw| resolve::resolve(&raw, text))
         .map_err(|problems| ConfigErrors::new(path, text, problems))
 }

@@ -1,6 +1,6 @@
 //! From the file's tables to a [`Config`]: defaults, ranges, and what must not be there twice.
 
-use super::problem::Problem;
+use super::problem::{Problem, line_column};
 use super::raw::{RawConfig, RawFormat, RawNamespace, RawPoll, RawSize, RawSubsystem, RawTuning};
 use super::units;
 use super::{Config, Inject, Listener, Log, Namespace, Subsystem, Tuning};
@@ -42,10 +42,11 @@ const MAX_DISK: u64 = 1 << 62;
 
 type Problems = Vec<Problem>;
 
-pub(super) fn resolve(raw: &RawConfig) -> Result<Config, Problems> {
+/// `text` is what `raw` was read from: disks remember their line.
+pub(super) fn resolve(raw: &RawConfig, text: &str) -> Result<Config, Problems> {
     let mut problems = Problems::new();
     let listeners = listeners(raw, &mut problems);
-    let subsystems = subsystems(raw, &mut problems);
+    let subsystems = subsystems(raw, text, &mut problems);
     let log = log(raw, &mut problems);
     let tuning = tuning(&raw.tuning, &mut problems);
     if problems.is_empty() {
@@ -97,7 +98,7 @@ fn covers(a: SocketAddr, b: SocketAddr) -> bool {
         && (a.ip().is_unspecified() || b.ip().is_unspecified())
 }
 
-fn subsystems(raw: &RawConfig, problems: &mut Problems) -> Vec<Subsystem> {
+fn subsystems(raw: &RawConfig, text: &str, problems: &mut Problems) -> Vec<Subsystem> {
     if raw.subsystem.is_empty() {
         problems.push(
             Problem::nowhere("there is no [[subsystem]], so there is nothing to serve")
@@ -123,7 +124,7 @@ fn subsystems(raw: &RawConfig, problems: &mut Problems) -> Vec<Subsystem> {
             .unwrap_or_else(|| derived_serial(nqn));
         let model = text_field("model", subsystem.model.as_ref(), 40, problems)
             .unwrap_or_else(|| "nvmfd".to_owned());
-        let namespaces = namespaces(subsystem, &mut exported, problems);
+        let namespaces = namespaces(subsystem, text, &mut exported, problems);
         all.push(Subsystem { nqn: nqn.clone(), serial, model, hosts, namespaces });
     }
     all
@@ -224,6 +225,7 @@ struct Exported {
 
 fn namespaces(
     subsystem: &RawSubsystem,
+    text: &str,
     exported: &mut Exported,
     problems: &mut Problems,
 ) -> Vec<Namespace> {
@@ -258,7 +260,8 @@ fn namespaces(
             },
             |nsid| *nsid.get_ref(),
         );
-        all.extend(namespace(subsystem.nqn.get_ref(), nsid, raw, exported, problems));
+        let (line, _) = line_column(text, raw.span().start);
+        all.extend(namespace(subsystem.nqn.get_ref(), nsid, line, raw, exported, problems));
     }
     all.sort_by_key(|namespace| namespace.nsid);
     all
@@ -267,6 +270,7 @@ fn namespaces(
 fn namespace(
     nqn: &str,
     nsid: u32,
+    line: usize,
     raw: &Spanned<RawNamespace>,
     exported: &mut Exported,
     problems: &mut Problems,
@@ -303,7 +307,7 @@ fn namespace(
         error_every: inject.get_ref().error_every,
     });
     let spec = BackingSpec { medium, block_size, read_only: ns.read_only };
-    Some(Namespace { nsid, spec, uuid, nguid, eui64, inject })
+    Some(Namespace { line, nsid, spec, uuid, nguid, eui64, inject })
 }
 
 fn medium(ns: &RawNamespace, at: Range<usize>, problems: &mut Problems) -> Option<Medium> {

@@ -21,7 +21,7 @@ pub(crate) fn run(path: &Path) -> ExitCode {
         }
     };
     logging::start(&config.log);
-    let disks = match disks::open_all(&config) {
+    let disks = match disks::open_all(path, &config) {
         Ok(disks) => disks,
         Err(problems) => {
             for problem in problems.lines {
