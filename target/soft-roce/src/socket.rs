@@ -4,9 +4,9 @@
 //! the socket of the core that its destination queue pair number names, so that a core never sees
 //! another's packets.
 
-use crate::batch::Batch;
+use crate::batch::{Batch, Run};
 use crate::wire::ROCE_PORT;
-use nix::sys::socket::{setsockopt, sockopt};
+use nix::sys::socket::{ControlMessage, MsgFlags, SockaddrStorage, sendmsg, setsockopt, sockopt};
 use nix::{setsockopt_impl, sockopt_impl};
 use quinn_udp::{RecvMeta, UdpSocketState};
 use rustix::net::sockopt::{Ipv4PathMtuDiscovery, Ipv6PathMtuDiscovery};
@@ -14,7 +14,7 @@ use rustix::net::{MMsgHdr, SendAncillaryBuffer, SendFlags, SocketAddrAny, sendmm
 use socket2::{Domain, Protocol, Type};
 use std::io::{self, IoSlice, IoSliceMut};
 use std::net::{IpAddr, SocketAddr};
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 /// Most messages that one system call receives.
@@ -180,6 +180,9 @@ impl Socket {
             longest = longest.max(run.segment);
             count += 1;
         }
+        if count <= 1 {
+            return self.note(segment, self.send_one(batch, &batch.runs()[0]));
+        }
         self.cut_at(segment, longest)?;
         let runs = &batch.runs()[..count];
         let at = |index: usize| runs.get(index).unwrap_or(&runs[0]);
@@ -196,15 +199,31 @@ impl Socket {
             MMsgHdr::new_with_addr(dest, iov, control)
         });
         let sent = sendmmsg(&self.socket, &mut messages[..count], SendFlags::empty());
-        sent.map_err(|error| {
-            if segment.is_some()
-                && [rustix::io::Errno::IO, rustix::io::Errno::INVAL].contains(&error)
-            {
-                // Some cards cannot.
-                self.segments.store(false, Ordering::Relaxed);
-            }
-            error.into()
-        })
+        self.note(segment, sent.map_err(io::Error::from))
+    }
+
+    /// Sends a run that goes along with no other: what it is cut at travels with it.
+    fn send_one(&self, batch: &Batch, run: &Run) -> io::Result<usize> {
+        let dest = SockaddrStorage::from(SocketAddr::new(run.prefix.dest, run.prefix.dest_port));
+        let segment = run.segment as u16;
+        let cut = [ControlMessage::UdpGsoSegments(&segment)];
+        let now = self.segment.load(Ordering::Relaxed);
+        let as_is = run.count == 1 && (now == 0 || run.segment <= now);
+        let cut = if as_is { &cut[..0] } else { &cut[..] };
+        let iov = [IoSlice::new(batch.bytes(run))];
+        sendmsg(self.socket.as_raw_fd(), &iov, cut, MsgFlags::empty(), Some(&dest))?;
+        Ok(1)
+    }
+
+    /// Looks whether a card, or the kernel, cannot cut.
+    fn note(&self, segment: Option<usize>, sent: io::Result<usize>) -> io::Result<usize> {
+        if let Err(error) = &sent
+            && segment.is_some()
+            && [libc::EIO, libc::EINVAL].map(Some).contains(&error.raw_os_error())
+        {
+            self.segments.store(false, Ordering::Relaxed);
+        }
+        sent
     }
 
     /// Has the kernel cut what is sent into packets of `segment` bytes; if it is to cut nothing,

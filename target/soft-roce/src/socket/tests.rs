@@ -86,6 +86,39 @@ fn packets_of_any_lengths_leave_together_and_arrive_right_and_in_order() {
 }
 
 #[test]
+fn lone_runs_and_groups_do_not_change_each_other() {
+    let addr = |last| IpAddr::from([127, 0, 92, last]);
+    let ends = [1, 2].map(|last| Socket::bind(addr(last), false, 2, 4 << 20).unwrap());
+    // Batches of a run or two: what a group set must not cut what follows alone.
+    let batches: [&[usize]; 7] = [
+        &[1024, 1024, 64, 1024, 1024, 64],
+        &[2000],
+        &[64],
+        &[512, 512, 512],
+        &[2000, 1900, 30],
+        &[40, 3000],
+        &[1024, 1024, 1040, 1024],
+    ];
+    let mut batch = Batch::new(1 << 20, true);
+    let all: Vec<usize> = batches.iter().flat_map(|lens| lens.iter().copied()).collect();
+    let mut psn = 0;
+    for lens in batches {
+        batch.clear();
+        for len in lens {
+            push(&mut batch, &path(addr(1), addr(2)), psn, *len);
+            psn += 1;
+        }
+        send_all(&ends[0], &mut batch);
+    }
+    let mut lens = Vec::new();
+    receive_all(&ends[1], all.len(), |_, datagram, right| {
+        assert!(right, "packet {}", lens.len());
+        lens.push(crate::wire::packet::Packet::parse(datagram).unwrap().payload.len());
+    });
+    assert_eq!(lens, all);
+}
+
+#[test]
 fn packets_carry_the_traffic_class_that_was_set() {
     let addr = |last| IpAddr::from([127, 0, 91, last]);
     for (class, expected) in [(2, false), (3, true)] {

@@ -100,13 +100,24 @@ const OPCODES: [(u8, Opcode); 22] = [
     (0x65, op(Kind::Datagram, Part::Only, true, false)),
 ];
 
+/// The same, to be looked up.
+const BY_NUMBER: [Option<Opcode>; 256] = {
+    let mut table = [None; 256];
+    let mut at = 0;
+    while at < OPCODES.len() {
+        table[OPCODES[at].0 as usize] = Some(OPCODES[at].1);
+        at += 1;
+    }
+    table
+};
+
 /// Congestion notification packet (annex 17).
 pub(crate) const OPCODE_CNP: u8 = 0x81;
 
 impl Opcode {
     /// The opcode of that number, if we understand it.
     pub(crate) fn from_byte(byte: u8) -> Option<Opcode> {
-        OPCODES.iter().find(|(number, _)| *number == byte).map(|(_, opcode)| *opcode)
+        BY_NUMBER[usize::from(byte)]
     }
 
     /// Its number.
