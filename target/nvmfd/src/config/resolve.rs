@@ -1,6 +1,6 @@
 //! From the file's tables to a [`Config`]: defaults, ranges, and what must not be there twice.
 
-use super::problem::{Problem, line_column};
+use super::problem::Problem;
 use super::raw::{RawConfig, RawFormat, RawNamespace, RawPoll, RawSize, RawSubsystem, RawTuning};
 use super::units;
 use super::{Config, Inject, Listener, Log, Namespace, Subsystem, Tuning};
@@ -46,7 +46,8 @@ type Problems = Vec<Problem>;
 pub(super) fn resolve(raw: &RawConfig, text: &str) -> Result<Config, Problems> {
     let mut problems = Problems::new();
     let listeners = listeners(raw, &mut problems);
-    let subsystems = subsystems(raw, text, &mut problems);
+    let newlines: Vec<usize> = text.match_indices('\n').map(|(at, _)| at).collect();
+    let subsystems = subsystems(raw, &newlines, &mut problems);
     let log = log(raw, &mut problems);
     let tuning = tuning(&raw.tuning, &mut problems);
     if problems.is_empty() {
@@ -98,7 +99,8 @@ fn covers(a: SocketAddr, b: SocketAddr) -> bool {
         && (a.ip().is_unspecified() || b.ip().is_unspecified())
 }
 
-fn subsystems(raw: &RawConfig, text: &str, problems: &mut Problems) -> Vec<Subsystem> {
+/// `newlines` are the places of the line ends, rising: lines are looked up once for every disk.
+fn subsystems(raw: &RawConfig, newlines: &[usize], problems: &mut Problems) -> Vec<Subsystem> {
     if raw.subsystem.is_empty() {
         problems.push(
             Problem::nowhere("there is no [[subsystem]], so there is nothing to serve")
@@ -124,7 +126,7 @@ fn subsystems(raw: &RawConfig, text: &str, problems: &mut Problems) -> Vec<Subsy
             .unwrap_or_else(|| derived_serial(nqn));
         let model = text_field("model", subsystem.model.as_ref(), 40, problems)
             .unwrap_or_else(|| "nvmfd".to_owned());
-        let namespaces = namespaces(subsystem, text, &mut exported, problems);
+        let namespaces = namespaces(subsystem, newlines, &mut exported, problems);
         all.push(Subsystem { nqn: nqn.clone(), serial, model, hosts, namespaces });
     }
     all
@@ -225,7 +227,7 @@ struct Exported {
 
 fn namespaces(
     subsystem: &RawSubsystem,
-    text: &str,
+    newlines: &[usize],
     exported: &mut Exported,
     problems: &mut Problems,
 ) -> Vec<Namespace> {
@@ -260,7 +262,7 @@ fn namespaces(
             },
             |nsid| *nsid.get_ref(),
         );
-        let (line, _) = line_column(text, raw.span().start);
+        let line = newlines.partition_point(|newline| *newline < raw.span().start) + 1;
         all.extend(namespace(subsystem.nqn.get_ref(), nsid, line, raw, exported, problems));
     }
     all.sort_by_key(|namespace| namespace.nsid);

@@ -382,3 +382,10 @@ fn a_log_level_that_is_none_is_refused_since_it_would_silence_the_log() {
         parsed(&format!("{GOOD}[log]\nlevel = \"{level}\"\n"));
     }
 }
+
+#[test]
+fn disks_know_their_lines() {
+    let text = format!("{GOOD}[[subsystem.namespace]]\nram = 512\n");
+    let lines: Vec<usize> = parsed(&text).subsystems[0].namespaces.iter().map(|d| d.line).collect();
+    assert_eq!(lines, [9, 11]);
+}
