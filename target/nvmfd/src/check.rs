@@ -4,6 +4,7 @@ use crate::config::{self, Config, Namespace, Subsystem};
 use crate::{CONFIG_ERROR, disks};
 use backing::{Backing, BackingSpec, Geometry, Medium, OpenError};
 use nvmf::target::AllowedHosts;
+use std::collections::BTreeMap;
 use std::io::Write;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
@@ -40,6 +41,7 @@ pub(crate) fn run(path: &Path) -> ExitCode {
 fn report(path: &Path, config: &Config) -> (String, Vec<String>) {
     let mut text = String::new();
     let mut problems = Vec::new();
+    let mut files = Files::default();
     for listener in &config.listeners {
         let choice = crate::provider::choose(listener);
         text.push_str(&format!("listener {}: {choice}\n", listener.address));
@@ -48,7 +50,7 @@ fn report(path: &Path, config: &Config) -> (String, Vec<String>) {
         text.push_str(&format!("\nsubsystem {}\n  {}\n", subsystem.nqn, about(subsystem)));
         let mut rows = vec![HEADER.map(str::to_owned)];
         for namespace in &subsystem.namespaces {
-            match look(&namespace.spec) {
+            match look(&namespace.spec).and_then(|found| files.claim(&namespace.spec, found)) {
                 Ok(found) => rows.push(row(namespace, &found)),
                 Err(error) => {
                     problems.push(disks::in_words(path, &subsystem.nqn, namespace, &error));
@@ -116,6 +118,29 @@ fn table(rows: &[[String; 8]]) -> String {
         text.push('\n');
     }
     text
+}
+
+/// The files that namespaces have so far, by device and inode: one may have several names. Says of
+/// each whether all its namespaces are read-only.
+#[derive(Debug, Default)]
+struct Files(BTreeMap<(u64, u64), bool>);
+
+impl Files {
+    /// Passes what was `found` on, unless an earlier namespace has the file and one of the two
+    /// would write to it.
+    fn claim(&mut self, spec: &BackingSpec, found: Found) -> Result<Found, OpenError> {
+        let Medium::Path { path, .. } = &spec.medium else { return Ok(found) };
+        let Ok(meta) = std::fs::metadata(path) else { return Ok(found) };
+        if !meta.is_file() {
+            return Ok(found);
+        }
+        match self.0.insert((meta.dev(), meta.ino()), spec.read_only) {
+            Some(read_only) if !(read_only && spec.read_only) => {
+                Err(OpenError::LockedHere { path: path.clone() })
+            }
+            _ => Ok(found),
+        }
+    }
 }
 
 /// Opens the disk for reading only and closes it again.
@@ -228,6 +253,26 @@ mod tests {
         about("path = \"/dev/null\"", "is a character device");
         // No size helps where a folder of the path is none.
         about("path = \"/dev/null/a\"\nsize = 4096", "cannot create the file");
+    }
+
+    #[test]
+    fn two_names_of_one_file_are_one_disk() {
+        let [one, two] = ["one", "two"].map(|name| {
+            std::env::temp_dir().join(format!("nvmfd-check-{name}-{}", std::process::id()))
+        });
+        std::fs::write(&one, [0; 4096]).unwrap();
+        std::fs::hard_link(&one, &two).unwrap();
+        let both = |more: &str| {
+            let disk = |path: &Path| format!("path = \"{}\"\n{more}", path.display());
+            problems_with(&format!("{}\n[[subsystem.namespace]]\n{}", disk(&one), disk(&two)))
+        };
+        let (written, read) = (both(""), both("read_only = true"));
+        for file in [one, two] {
+            std::fs::remove_file(file).unwrap();
+        }
+        assert_eq!(written.len(), 1, "{written:?}");
+        assert!(written[0].contains("already exported as another namespace"), "{}", written[0]);
+        assert_eq!(read, [""; 0]);
     }
 
     #[test]
