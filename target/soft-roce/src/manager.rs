@@ -584,6 +584,10 @@ fn explain(error: &io::Error, addr: IpAddr) -> String {
         io::ErrorKind::AddrNotAvailable => {
             format!("this machine has no address {addr} yet; it is looked for every 2 s")
         }
+        _ if matches!(addr, IpAddr::V6(v6) if v6.is_unicast_link_local()) => format!(
+            "soft-RoCE cannot use the link-local address {addr}: give the interface a unique local \
+             (fd00::/8) or global address, or use an RDMA device with provider = \"verbs\""
+        ),
         io::ErrorKind::PermissionDenied => {
             format!("not allowed to bind UDP port 4791 of {addr}: {error}")
         }

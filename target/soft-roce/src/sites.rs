@@ -5,6 +5,8 @@ use crate::socket::{Socket, bind_group};
 use std::collections::BTreeMap;
 use std::io;
 use std::net::{IpAddr, SocketAddr, UdpSocket};
+use std::os::linux::net::SocketAddrExt;
+use std::os::unix::net::{SocketAddr as UnixAddr, UnixListener};
 use std::sync::Arc;
 
 /// The sockets of one local address.
@@ -14,6 +16,8 @@ pub(crate) struct Site {
     pub(crate) control: Socket,
     /// One for each core.
     pub(crate) cores: Vec<Arc<Socket>>,
+    /// Keeps other programs of our kind from the address while the site is open.
+    _claim: UnixListener,
 }
 
 /// All sites, by address.
@@ -45,6 +49,7 @@ impl Sites {
             return Ok(());
         }
         let Config { cores, traffic_class, socket_buffer, .. } = self.config;
+        let claim = claim(local)?;
         // The ECT(0) mark lets routers tell us of congestion instead of dropping.
         let mut group = bind_group(local, cores, traffic_class & 0xfc | 2, socket_buffer)?;
         let granted = group[0].granted();
@@ -63,7 +68,7 @@ impl Sites {
         tracing::info!(address = %local, check, "soft-RoCE is ready; integrity check of packets");
         let control = group.remove(0);
         let cores = group.into_iter().map(Arc::new).collect();
-        self.open.insert(local, Site { control, cores });
+        self.open.insert(local, Site { control, cores, _claim: claim });
         Ok(())
     }
 
@@ -71,6 +76,14 @@ impl Sites {
     pub(crate) fn retain(&mut self, keep: impl Fn(IpAddr) -> bool) {
         self.open.retain(|local, _| keep(*local));
     }
+}
+
+/// Claims an address within this network namespace. Sockets that share a port do so with any
+/// program of the same user, and looking for others before binding leaves a moment in which two
+/// that start at once both see nobody. A name that only one can have closes it.
+fn claim(local: IpAddr) -> io::Result<UnixListener> {
+    let name = format!("nvmfd soft-roce {local}");
+    UnixListener::bind_addr(&UnixAddr::from_abstract_name(name)?)
 }
 
 /// The addresses of this machine's interfaces, of the family of `like` (with its scope left out).
