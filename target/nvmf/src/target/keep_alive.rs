@@ -14,6 +14,9 @@ pub(super) const KAS: u16 = 1;
 /// The same in milliseconds.
 pub(super) const STEP_MS: u32 = KAS as u32 * 100;
 
+/// How long a host without a keep-alive timer may be silent once its last I/O queue was lost.
+const LOST_HOST: Duration = Duration::from_secs(30);
+
 /// A controller's keep-alive timer.
 #[derive(Debug, Default)]
 pub(super) struct KeepAlive {
@@ -21,6 +24,8 @@ pub(super) struct KeepAlive {
     pub(super) kato_ms: u32,
     /// When the controller began or the last Keep Alive command came.
     pub(super) last: Duration,
+    /// When an I/O queue was last lost: ended without a Disconnect command.
+    pub(super) lost_queue: Option<Duration>,
     /// The controller's entry among the deadlines.
     pub(super) check_at: Option<Duration>,
 }
@@ -43,7 +48,10 @@ impl Target {
             controller.keep_alive.check_at = None;
             let kato_ms = controller.keep_alive.kato_ms;
             if self.expiry(key).is_some_and(|expiry| expiry <= now) {
-                let reason = format!("keep alive: nothing heard from the host for {kato_ms} ms");
+                let reason = match kato_ms {
+                    0 => "the host's I/O queues were lost, and it has been silent since".to_owned(),
+                    _ => format!("keep alive: nothing heard from the host for {kato_ms} ms"),
+                };
                 self.end_controller(key, &reason, out);
             } else {
                 self.arm_keep_alive(key);
@@ -56,6 +64,15 @@ impl Target {
         if let Some(controller) = self.controllers.get_mut(&key) {
             controller.keep_alive.kato_ms = rounded(kato_ms);
             controller.keep_alive.last = now;
+            self.arm_keep_alive(key);
+        }
+    }
+
+    /// An I/O queue ended without a Disconnect command. A host that set no timer may have vanished:
+    /// nothing else would ever tell.
+    pub(super) fn on_queue_lost(&mut self, now: Duration, key: ControllerKey) {
+        if let Some(controller) = self.controllers.get_mut(&key) {
+            controller.keep_alive.lost_queue = Some(now);
             self.arm_keep_alive(key);
         }
     }
@@ -76,7 +93,12 @@ impl Target {
     fn expiry(&self, key: ControllerKey) -> Option<Duration> {
         let controller = self.controllers.get(&key)?;
         let kato_ms = controller.keep_alive.kato_ms;
-        (kato_ms != 0).then(|| self.last_heard(controller) + Duration::from_millis(kato_ms.into()))
+        if kato_ms != 0 {
+            return Some(self.last_heard(controller) + Duration::from_millis(kato_ms.into()));
+        }
+        let lost = controller.keep_alive.lost_queue?;
+        let alone = controller.io_queues.is_empty();
+        alone.then(|| self.last_heard(controller).max(lost) + LOST_HOST)
     }
 
     /// When the host last gave a sign of life.

@@ -134,24 +134,18 @@ impl Target {
 
     /// The queue's connection is gone, for whatever reason; commands of it that were held are
     /// forgotten. With an admin queue its controller ends, and so do the I/O queues of that.
-    pub fn on_queue_closed(
-        &mut self,
-        _now: Duration,
-        queue: QueueKey,
-        out: &mut Vec<TargetAction>,
-    ) {
-        let admin_of = match self.queues.get(&queue) {
-            Some(QueueState { bound: Some(Bound { qid: 0, controller, .. }), .. }) => {
-                Some(*controller)
-            }
-            Some(_) => None,
-            None => return,
-        };
+    pub fn on_queue_closed(&mut self, now: Duration, queue: QueueKey, out: &mut Vec<TargetAction>) {
+        let Some(state) = self.queues.get(&queue) else { return };
+        let bound = state.bound.as_ref().map(|bound| (bound.qid, bound.controller));
         self.unbind_io_queue(queue);
         self.queues.remove(&queue);
         self.end_aborts_aimed_at(queue, out);
-        if let Some(key) = admin_of {
-            self.end_controller(key, "the controller's admin queue is gone", out);
+        match bound {
+            Some((0, key)) => {
+                self.end_controller(key, "the controller's admin queue is gone", out);
+            }
+            Some((_, key)) => self.on_queue_lost(now, key),
+            None => {}
         }
     }
 

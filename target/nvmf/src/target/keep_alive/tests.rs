@@ -153,3 +153,22 @@ fn a_keep_alive_works_before_the_controller_is_enabled() {
     let outcome = bench.run(admin, &admin_command(AdminOpcode::KEEP_ALIVE, 1), &[]);
     assert_eq!(outcome, Outcome::ok());
 }
+
+#[test]
+fn a_host_without_a_timer_that_lost_its_last_io_queue_is_given_up() {
+    let mut bench = Bench::new();
+    let (admin, cntlid) = bench.admin_to(SUBNQN, 0);
+    bench.set_cc(admin, ENABLE);
+    let one = bench.io_queue(cntlid, 1).unwrap();
+    let two = bench.io_queue(cntlid, 2).unwrap();
+    bench.target.on_queue_closed(ms(5_000), one, &mut bench.out);
+    assert_eq!(closed_at(&mut bench, 500_000), [], "it still has a queue");
+    bench.target.on_queue_closed(ms(500_000), two, &mut bench.out);
+    // It connects one again in time.
+    let again = bench.io_queue(cntlid, 1).unwrap();
+    assert_eq!(closed_at(&mut bench, 900_000), []);
+    bench.target.on_queue_closed(ms(900_000), again, &mut bench.out);
+    assert_eq!(closed_at(&mut bench, 929_999), []);
+    assert_eq!(closed_at(&mut bench, 930_000), [admin]);
+    assert_eq!(bench.target.timeout(), None);
+}
