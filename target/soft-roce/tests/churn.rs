@@ -12,7 +12,7 @@ use std::time::Duration;
 
 const HOSTS: usize = 64;
 const QUEUES: usize = 3;
-const ROUNDS: usize = 20;
+const ROUNDS: usize = 100;
 
 fn open_files() -> usize {
     std::fs::read_dir("/proc/self/fd").unwrap().count()
@@ -42,13 +42,14 @@ fn connections_come_and_go_and_leave_nothing() {
             end.events.clear();
         }
         assert_eq!(open_files(), files, "round {round}");
-        if round == 9 {
+        if round == ROUNDS / 2 {
             memory = resident();
         }
     }
     let more = resident().saturating_sub(memory);
-    // A leak of 256 bytes a connection would show.
-    assert!(more < 480 << 10, "{more} bytes more after {ROUNDS} rounds than after 10");
+    // Buffers that a large batch reaches for the first time come to less; a leak of 128 bytes for
+    // each end of a connection would show.
+    assert!(more < 2 << 20, "{more} bytes more after {ROUNDS} rounds than after half of them");
     let counters = w.ends[1].device.counters();
     assert_eq!((counters.malformed, counters.damaged), (0, 0));
 }
