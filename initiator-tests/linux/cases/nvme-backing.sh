@@ -1,5 +1,6 @@
 #: an NVMe disk of the target machine is served whole
 #: machines qemu
+#: providers verbs
 #: disk nvme
 #: seconds 120
 load nvme
