@@ -11,7 +11,8 @@ use std::fmt;
 use anyhow::{Context, Result, bail};
 
 use crate::case::{MachineKind, Setup};
-use crate::runner::{Options, TargetKind, run_script};
+use crate::runner::{Options, run_script};
+use crate::subject::TargetKind;
 
 /// What to measure.
 #[derive(Clone, Debug)]

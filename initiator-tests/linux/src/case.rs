@@ -23,7 +23,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
 
-use crate::runner::{Provider, TargetKind};
+use crate::subject::{Provider, TargetKind};
 
 /// Kinds of machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -195,7 +195,7 @@ fn words(text: &str) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::{Case, MachineKind};
-    use crate::runner::{Provider, TargetKind};
+    use crate::subject::{Provider, TargetKind};
     use std::path::Path;
 
     fn parse(text: &str) -> anyhow::Result<Case> {

@@ -25,7 +25,9 @@ pub mod kernel;
 pub mod machine;
 mod outside;
 mod runner;
+mod subject;
 pub mod uml;
 
 pub use command::{Output, capture, run_quiet};
-pub use runner::{CaseResult, Options, Provider, Report, TargetKind, Verdict, run, run_script};
+pub use runner::{CaseResult, Options, Report, Verdict, run, run_script};
+pub use subject::{Provider, TargetKind};
