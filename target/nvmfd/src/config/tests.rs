@@ -294,14 +294,15 @@ fn the_defaults_in_the_reference_are_the_defaults() {
         .map(|line| if is_option(line) { &line[1..] } else { line })
         .map(|line| format!("{line}\n"))
         .collect();
-    assert_eq!(reference.lines().filter(|line| is_option(line)).count(), 20);
+    assert_eq!(reference.lines().filter(|line| is_option(line)).count(), 21);
     assert_eq!(parsed(&spelt_out), parsed(&reference));
 }
 
 #[test]
 fn the_reference_names_every_key() {
     let reference = shipped("nvmfd.toml");
-    for table in ["[frob]\n", "[log]\nfrob = 1\n", "[tuning]\nfrob = 1\n"] {
+    let listener = "[[listener]]\naddress = \"a\"\nfrob = 1\n";
+    for table in ["[frob]\n", listener, "[log]\nfrob = 1\n", "[tuning]\nfrob = 1\n"] {
         let message = toml::from_str::<raw::RawConfig>(table).unwrap_err().message().to_owned();
         for key in message.split('`').skip(3).step_by(2) {
             assert!(reference.contains(key), "{key} is not in the reference");
