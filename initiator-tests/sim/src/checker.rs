@@ -132,9 +132,14 @@ impl Checker {
                     value.gone.get_or_insert(now);
                 }
             }
-            // What nobody can see any more is forgotten.
-            let keep = volatile && !(write.durable && overwrites);
-            values.retain(|v| keep || v.gone.is_none_or(|gone| gone >= oldest));
+            // What nobody can see any more is forgotten. A durable write keeps the cache from giving
+            // back what ended before it began; a value that overlapped it may be younger, and have
+            // been flushed before a later write took its place.
+            let in_cache = |v: &Value| {
+                let older = v.ended.is_some_and(|ended| ended < write.issued);
+                volatile && !(write.durable && overwrites && older)
+            };
+            values.retain(|v| in_cache(v) || v.gone.is_none_or(|gone| gone >= oldest));
         }
     }
 

@@ -114,3 +114,17 @@ fn a_deallocated_block_holds_what_it_held_or_zeroes() {
     c.write_ended(2, Ending::Success);
     assert_eq!(seen(&mut c), [0, 1]);
 }
+
+#[test]
+fn a_durable_write_that_ends_late_does_not_hide_what_was_flushed_meanwhile() {
+    let mut c = checker(true);
+    // The durable write is carried out first; its answer is long on the way.
+    c.write(9, 0, &[(0, 1)], 9, true, false);
+    write(&mut c, 1);
+    c.write_ended(1, Ending::Success);
+    write(&mut c, 2);
+    c.write_ended(2, Ending::Success);
+    c.write_ended(9, Ending::Success);
+    c.power_was_cut();
+    assert_eq!(seen(&mut c), [1, 2, 9], "a flush may have caught 1 before 2 came");
+}
