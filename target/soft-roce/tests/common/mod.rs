@@ -6,7 +6,7 @@ use rdma::*;
 use region::{Pages, Region};
 use soft_roce::{Config, Manager, SoftDevice};
 use std::net::SocketAddr;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 pub struct End {
@@ -19,11 +19,17 @@ pub struct End {
     pub silent: bool,
 }
 
+/// One world at a time: each takes the first free address of the loopback network, and a test that
+/// asks which one it got must not find another's.
+static ALONE: Mutex<()> = Mutex::new(());
+
 pub struct World {
     start: Instant,
     /// Time that was skipped.
     skipped: Duration,
     pub ends: [End; 2],
+    /// Last, so that the ends are gone when the next world begins.
+    _alone: MutexGuard<'static, ()>,
 }
 
 pub const QP: QpParams =
@@ -31,6 +37,7 @@ pub const QP: QpParams =
 
 impl World {
     pub fn new() -> World {
+        let alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
         let ends = std::array::from_fn(|_| {
             let config = Config { shared_recv_depth: 64, ..Config::default() };
             let mut manager = Manager::new(config);
@@ -38,7 +45,7 @@ impl World {
             let device = manager.open_device(region.clone());
             End { manager, device, region, events: Vec::new(), done: Vec::new(), silent: false }
         });
-        World { start: Instant::now(), skipped: Duration::ZERO, ends }
+        World { start: Instant::now(), skipped: Duration::ZERO, ends, _alone: alone }
     }
 
     pub fn now(&self) -> Duration {
