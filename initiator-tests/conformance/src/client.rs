@@ -1,19 +1,15 @@
-//! A bare host over soft-roce that waits for what it expects.
+//! A bare host that waits for what it expects.
 
-use initiator::{Bare, BareEvent, BareQueue};
+use crate::place::{BareHost, Target};
+use initiator::{BareEvent, BareQueue};
 use nvme_spec_types::rdma_cm::{CmReject, CmRejectStatus, CmRequest};
 use nvme_spec_types::{Command, Completion, SglDescriptor, ZeroBased};
-use rdma::{Access, CoreIndex, Now, RemoteAddr};
-use region::{Pages, Region, Span};
-use soft_roce::{Config, Manager, SoftDevice};
-use std::net::SocketAddr;
-use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, Instant};
+use rdma::{Access, Now, RemoteAddr};
+use region::Span;
+use std::time::Duration;
 
 /// How long an answer may take before a test fails.
 const PATIENCE: Duration = Duration::from_secs(20);
-/// Memory of a client.
-const MEMORY: usize = 16 << 20;
 
 /// Memory that is open to the target.
 #[derive(Debug, Clone, Copy)]
@@ -54,31 +50,37 @@ pub enum Heard {
 
 /// A host with any number of queues.
 pub struct Client {
-    bare: Bare<Manager, SoftDevice>,
-    start: Instant,
+    target: Target,
+    bare: Box<dyn BareHost>,
     next_cid: u16,
     /// What was heard and is not yet asked for.
     heard: Vec<(BareQueue, Heard)>,
 }
 
 impl Client {
-    /// A host of the target at `address`, without queues.
-    pub fn new(address: SocketAddr) -> Client {
-        let region = Arc::new(Region::map(MEMORY, Pages::Normal).expect("memory"));
-        let mut manager = Manager::new(Config { shared_recv_depth: 0, ..Config::default() });
-        let device = manager.open_device(region.clone());
-        let bare = Bare::new(address, CoreIndex(0), region, manager, device);
-        Client { bare, start: Instant::now(), next_cid: 1, heard: Vec::new() }
+    /// A host of the target, without queues.
+    pub fn new(target: &Target) -> Client {
+        let target = target.clone();
+        Client { bare: target.host(), target, next_cid: 1, heard: Vec::new() }
     }
 
-    fn now(&self) -> Now {
-        self.start.elapsed()
+    /// The time; in a case there is no other.
+    pub fn now(&self) -> Now {
+        self.target.now()
     }
 
-    fn turn(&mut self) {
-        let now = self.now();
-        if !self.bare.turn(now) {
-            std::thread::sleep(Duration::from_micros(50));
+    /// Does nothing for that long.
+    pub fn wait(&mut self, time: Duration) {
+        let end = self.now() + time;
+        while self.now() < end {
+            self.turn(end);
+        }
+    }
+
+    /// One turn, and if it was of no use, time passes, not beyond `until`.
+    fn turn(&mut self, until: Now) {
+        if !self.bare.turn(self.target.now()) {
+            self.target.pass(until);
         }
     }
 
@@ -93,7 +95,7 @@ impl Client {
                 }
             }
             assert!(self.now() < deadline, "no answer to a connect request");
-            self.turn();
+            self.turn(deadline);
         }
     }
 
@@ -114,12 +116,8 @@ impl Client {
     /// # Errors
     /// The status of the target's reject, `None` when it gave none.
     pub fn open_with(&mut self, private_data: &[u8]) -> Result<BareQueue, Option<CmRejectStatus>> {
-        // Two hosts that look for a free loopback address at the same time might find the same.
-        static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
-        let guard = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
         let now = self.now();
         let queue = self.bare.open(now, private_data, 128, 16).expect("a queue pair");
-        drop(guard);
         match self.connection_event() {
             BareEvent::Connected { .. } => Ok(queue),
             BareEvent::Refused { private_data, .. } => {
@@ -200,7 +198,7 @@ impl Client {
             if self.now() >= deadline {
                 return None;
             }
-            self.turn();
+            self.turn(deadline);
             while let Some(event) = self.bare.poll_event() {
                 self.note(event);
             }

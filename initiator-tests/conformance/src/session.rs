@@ -1,6 +1,6 @@
 //! A client with a controller that is enabled, and one I/O queue.
 
-use crate::{Buffer, Client, Daemon};
+use crate::{Buffer, Client, Target};
 use initiator::{BareQueue, commands};
 use nvme_spec_types::fabrics::{
     CNTLID_DYNAMIC, Connect, ConnectAttributes, ConnectData, ConnectResponse, PropertyGet,
@@ -39,9 +39,9 @@ pub struct Session {
 
 impl Session {
     /// Connects, enables the controller and makes the I/O queue.
-    pub fn new(daemon: &Daemon) -> Session {
-        let mut client = Client::new(daemon.address());
-        let (admin, cntlid) = Session::controller(&mut client, daemon, 0);
+    pub fn new(target: &Target) -> Session {
+        let mut client = Client::new(target);
+        let (admin, cntlid) = Session::controller(&mut client, target, 0);
         Session::enable(&mut client, admin);
         let mut session = Session {
             client,
@@ -67,9 +67,9 @@ impl Session {
     }
 
     /// An admin queue with a controller that is not enabled.
-    pub fn controller(client: &mut Client, daemon: &Daemon, kato_ms: u32) -> (BareQueue, u16) {
+    pub fn controller(client: &mut Client, target: &Target, kato_ms: u32) -> (BareQueue, u16) {
         let admin = client.open(0, ENTRIES, 0).expect("an admin queue");
-        let data = connect_data(daemon.subnqn(), CNTLID_DYNAMIC);
+        let data = connect_data(target.subnqn(), CNTLID_DYNAMIC);
         let command = Connect { kato_ms, ..connect(0) };
         let completion = send_connect(client, admin, command, &data);
         assert!(completion.status.is_success(), "Connect: {}", completion.status);
@@ -89,9 +89,9 @@ impl Session {
     /// # Errors
     /// The status of a Connect that was refused.
     pub fn join(&mut self, qid: u16) -> Result<BareQueue, Completion> {
-        let daemon_nqn = self.subnqn();
+        let subnqn = self.subnqn();
         let queue = self.client.open(qid, ENTRIES, self.cntlid).expect("a connection");
-        let data = connect_data(daemon_nqn, self.cntlid);
+        let data = connect_data(subnqn, self.cntlid);
         let completion = send_connect(&mut self.client, queue, connect(qid), &data);
         if completion.status.is_success() { Ok(queue) } else { Err(completion) }
     }

@@ -56,7 +56,7 @@ const IMPORTS: &[(&str, &[&str])] = &[
     // The command-line host opens real devices, so it names providers too.
     ("initiator", &["nvme-spec-types", "rdma", "rdma-verbs", "region", "soft-roce"]),
     ("sim", &["backing", "initiator", "nvme-spec-types", "nvmf", "rdma", "reactor", "region"]),
-    ("conformance", &["initiator", "nvme-spec-types", "rdma", "region", "soft-roce"]),
+    ("conformance", &["initiator", "nvme-spec-types", "rdma", "rdma-verbs", "region", "soft-roce"]),
     ("nvmf-host", &["initiator", "nvme-spec-types", "rdma", "rdma-verbs", "region", "soft-roce"]),
     ("fuzz", &["soft-roce"]),
     ("linux-host", &[]),

@@ -1,22 +1,31 @@
 //! Admin commands on an enabled controller.
 
-use conformance::{Client, Daemon, Heard, Session, assert_code};
+use super::{Case, cases, with_session};
+use crate::{Client, Heard, Place, Session, assert_code};
 use initiator::commands;
 use nvme_spec_types::{Command, StatusCode};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-fn with_session(test: impl FnOnce(&mut Session)) {
-    let daemon = Daemon::start();
-    test(&mut Session::new(&daemon));
-}
+pub(super) const CASES: &[Case] = cases![
+    identify_tells_what_a_fabrics_host_needs,
+    the_namespace_list_is_in_order_and_can_be_entered_anywhere,
+    identify_of_what_is_not_there_is_zero_or_refused,
+    namespaces_have_a_lasting_name,
+    unknown_admin_commands_are_refused,
+    features_keep_what_was_set,
+    log_pages_are_read_in_parts_and_not_beyond_their_end,
+    the_error_log_remembers_what_was_refused,
+    event_requests_are_held_up_to_the_limit_and_aborted,
+    a_silent_host_loses_its_controller_and_a_talking_one_does_not,
+    hosts_do_not_see_each_others_controllers,
+];
 
 fn le32(data: &[u8], at: usize) -> u32 {
     u32::from_le_bytes(data[at..at + 4].try_into().unwrap())
 }
 
-#[test]
-fn identify_tells_what_a_fabrics_host_needs() {
-    with_session(|s| {
+fn identify_tells_what_a_fabrics_host_needs(place: &dyn Place) {
+    with_session(place, |s| {
         let data = s.identify(1, 0);
         assert_eq!(u16::from_le_bytes([data[78], data[79]]), s.cntlid);
         assert_eq!(data[512], 0x66, "submission entries of 64 bytes");
@@ -28,9 +37,8 @@ fn identify_tells_what_a_fabrics_host_needs() {
     });
 }
 
-#[test]
-fn the_namespace_list_is_in_order_and_can_be_entered_anywhere() {
-    with_session(|s| {
+fn the_namespace_list_is_in_order_and_can_be_entered_anywhere(place: &dyn Place) {
+    with_session(place, |s| {
         let all = s.identify(2, 0);
         let ids: Vec<u32> = all.chunks(4).map(|id| le32(id, 0)).take_while(|&id| id != 0).collect();
         assert!(ids.is_sorted() && ids.contains(&1), "{ids:?}");
@@ -41,9 +49,8 @@ fn the_namespace_list_is_in_order_and_can_be_entered_anywhere() {
     });
 }
 
-#[test]
-fn identify_of_what_is_not_there_is_zero_or_refused() {
-    with_session(|s| {
+fn identify_of_what_is_not_there_is_zero_or_refused(place: &dyn Place) {
+    with_session(place, |s| {
         let (completion, data) = s.admin_in(commands::identify(0, 77), 4096);
         let zero = completion.status.is_success() && data.iter().all(|&byte| byte == 0);
         assert!(zero || completion.status.code == StatusCode::INVALID_NAMESPACE_OR_FORMAT);
@@ -55,18 +62,16 @@ fn identify_of_what_is_not_there_is_zero_or_refused() {
     });
 }
 
-#[test]
-fn namespaces_have_a_lasting_name() {
-    with_session(|s| {
+fn namespaces_have_a_lasting_name(place: &dyn Place) {
+    with_session(place, |s| {
         let first = s.identify(3, 1);
         assert_ne!(first[1], 0, "at least one descriptor");
         assert_eq!(s.identify(3, 1), first);
     });
 }
 
-#[test]
-fn unknown_admin_commands_are_refused() {
-    with_session(|s| {
+fn unknown_admin_commands_are_refused(place: &dyn Place) {
+    with_session(place, |s| {
         for opcode in [0x00, 0x01, 0x04, 0x05, 0x7d, 0xc0, 0xff] {
             let mut bytes = [0u8; 64];
             (bytes[0], bytes[1], bytes[39]) = (opcode, 0x40, 0x40);
@@ -83,9 +88,8 @@ fn unknown_admin_commands_are_refused() {
     });
 }
 
-#[test]
-fn features_keep_what_was_set() {
-    with_session(|s| {
+fn features_keep_what_was_set(place: &dyn Place) {
+    with_session(place, |s| {
         const KEEP_ALIVE: u8 = 0x0f;
         const QUEUES: u8 = 0x07;
         assert!(s.admin(commands::set_features(KEEP_ALIVE, 12_000)).status.is_success());
@@ -102,9 +106,8 @@ fn features_keep_what_was_set() {
     });
 }
 
-#[test]
-fn log_pages_are_read_in_parts_and_not_beyond_their_end() {
-    with_session(|s| {
+fn log_pages_are_read_in_parts_and_not_beyond_their_end(place: &dyn Place) {
+    with_session(place, |s| {
         const SMART: u8 = 2;
         let (completion, whole) =
             s.admin_in(commands::get_log_page(SMART, u32::MAX, 0, 512, false), 512);
@@ -118,9 +121,8 @@ fn log_pages_are_read_in_parts_and_not_beyond_their_end() {
     });
 }
 
-#[test]
-fn the_error_log_remembers_what_was_refused() {
-    with_session(|s| {
+fn the_error_log_remembers_what_was_refused(place: &dyn Place) {
+    with_session(place, |s| {
         let refused = s.admin(commands::get_features(0xee));
         let (_, log) = s.admin_in(commands::get_log_page(1, 0, 0, 64, false), 64);
         assert_ne!(le32(&log, 0), 0, "an error count");
@@ -131,9 +133,8 @@ fn the_error_log_remembers_what_was_refused() {
     });
 }
 
-#[test]
-fn event_requests_are_held_up_to_the_limit_and_aborted() {
-    with_session(|s| {
+fn event_requests_are_held_up_to_the_limit_and_aborted(place: &dyn Place) {
+    with_session(place, |s| {
         let limit = u16::from(s.identify(1, 0)[259]) + 1;
         for cid in 0..limit {
             let mut command = commands::async_event();
@@ -158,31 +159,29 @@ fn event_requests_are_held_up_to_the_limit_and_aborted() {
     });
 }
 
-#[test]
-fn a_silent_host_loses_its_controller_and_a_talking_one_does_not() {
-    let daemon = Daemon::start();
-    let mut other = Session::new(&daemon);
-    let mut client = Client::new(daemon.address());
-    let (admin, _) = Session::controller(&mut client, &daemon, 600);
+fn a_silent_host_loses_its_controller_and_a_talking_one_does_not(place: &dyn Place) {
+    let target = place.target();
+    let mut other = Session::new(&target);
+    let mut client = Client::new(&target);
+    let (admin, _) = Session::controller(&mut client, &target, 600);
     Session::enable(&mut client, admin);
-    let began = Instant::now();
-    while began.elapsed() < Duration::from_millis(1500) {
+    let began = client.now();
+    while client.now() - began < Duration::from_millis(1500) {
         assert!(client.call(admin, commands::keep_alive()).status.is_success());
-        std::thread::sleep(Duration::from_millis(150));
+        client.wait(Duration::from_millis(150));
     }
-    let silent = Instant::now();
+    let silent = client.now();
     assert_eq!(client.hear(admin), Heard::Gone);
-    let after = silent.elapsed();
+    let after = client.now() - silent;
     assert!(after >= Duration::from_millis(400), "given up too early: {after:?}");
     assert!(after < Duration::from_secs(5), "given up too late: {after:?}");
     other.assert_alive();
 }
 
-#[test]
-fn hosts_do_not_see_each_others_controllers() {
-    let daemon = Daemon::start();
-    let mut one = Session::new(&daemon);
-    let mut two = Session::new(&daemon);
+fn hosts_do_not_see_each_others_controllers(place: &dyn Place) {
+    let target = place.target();
+    let mut one = Session::new(&target);
+    let mut two = Session::new(&target);
     assert_ne!(one.cntlid, two.cntlid);
     const KEEP_ALIVE: u8 = 0x0f;
     assert!(one.admin(commands::set_features(KEEP_ALIVE, 5_000)).status.is_success());

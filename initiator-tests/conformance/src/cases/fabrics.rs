@@ -1,7 +1,8 @@
 //! Connections, Connect and properties.
 
-use conformance::{
-    Client, Daemon, Session, assert_code, connect, connect_data, get_property, send_connect,
+use super::{Case, cases};
+use crate::{
+    Client, Place, Session, Target, assert_code, connect, connect_data, get_property, send_connect,
     set_property,
 };
 use initiator::{BareQueue, commands};
@@ -11,6 +12,22 @@ use nvme_spec_types::fabrics::{
 use nvme_spec_types::property::{CAP_OFFSET, CC_OFFSET, CSTS_OFFSET, Cap, Cc, Csts, VS_OFFSET};
 use nvme_spec_types::rdma_cm::{CmRejectStatus, CmRequest};
 use nvme_spec_types::{Completion, Nqn, StatusCode, ZeroBased};
+
+pub(super) const CASES: &[Case] = cases![
+    connection_requests_are_rejected_with_their_reason,
+    an_admin_queue_needs_its_connect_first,
+    connect_names_the_parameter_that_is_wrong,
+    connect_of_another_format_or_length_is_refused,
+    a_host_that_is_not_allowed_stays_outside,
+    io_queues_join_their_own_controller_once,
+    io_queues_wait_until_the_controller_is_enabled,
+    properties_tell_what_the_controller_can_do,
+    a_controller_that_cannot_be_enabled_that_way_says_so,
+    shutdown_completes_and_reset_ends_the_io_queues,
+    disconnect_ends_an_io_queue_and_no_other,
+    a_capsule_too_short_ends_just_its_connection,
+    an_admin_queue_that_ends_takes_its_io_queues_along,
+];
 
 /// A request that a target takes.
 fn request() -> CmRequest {
@@ -26,19 +43,18 @@ fn assert_parameter(completion: &Completion, location: ConnectLocation) {
 /// Connect of an admin queue with other data, on a connection of its own.
 fn refused(
     client: &mut Client,
-    daemon: &Daemon,
+    target: &Target,
     change: impl FnOnce(&mut Connect, &mut Vec<u8>),
 ) -> Completion {
     let queue = client.open(0, 32, 0).expect("a connection");
-    let (mut command, mut data) = (connect(0), connect_data(daemon.subnqn(), CNTLID_DYNAMIC));
+    let (mut command, mut data) = (connect(0), connect_data(target.subnqn(), CNTLID_DYNAMIC));
     change(&mut command, &mut data);
     send_connect(client, queue, command, &data)
 }
 
-#[test]
-fn connection_requests_are_rejected_with_their_reason() {
-    let daemon = Daemon::start();
-    let mut client = Client::new(daemon.address());
+fn connection_requests_are_rejected_with_their_reason(place: &dyn Place) {
+    let target = place.target();
+    let mut client = Client::new(&target);
     let size = |count| ZeroBased::<u16>::from_raw(count);
     for (change, status) in [
         (CmRequest { recfmt: 1, ..request() }, CmRejectStatus::INVALID_RECFMT),
@@ -54,93 +70,87 @@ fn connection_requests_are_rejected_with_their_reason() {
     assert!(client.open_with(&request().to_bytes()).is_ok());
 }
 
-#[test]
-fn an_admin_queue_needs_its_connect_first() {
-    let daemon = Daemon::start();
-    let mut client = Client::new(daemon.address());
+fn an_admin_queue_needs_its_connect_first(place: &dyn Place) {
+    let target = place.target();
+    let mut client = Client::new(&target);
     let queue = client.open(0, 32, 0).expect("a connection");
     let early = client.call(queue, commands::keep_alive());
     assert_code(&early, StatusCode::COMMAND_SEQUENCE_ERROR);
     let early = get_property(&mut client, queue, CAP_OFFSET, PropertySize::Eight);
     assert_code(&early, StatusCode::COMMAND_SEQUENCE_ERROR);
-    let data = connect_data(daemon.subnqn(), CNTLID_DYNAMIC);
+    let data = connect_data(target.subnqn(), CNTLID_DYNAMIC);
     assert!(send_connect(&mut client, queue, connect(0), &data).status.is_success());
     let second = send_connect(&mut client, queue, connect(0), &data);
     assert_code(&second, StatusCode::COMMAND_SEQUENCE_ERROR);
     Session::enable(&mut client, queue);
 }
 
-#[test]
-fn connect_names_the_parameter_that_is_wrong() {
-    let daemon = Daemon::start();
-    let mut client = Client::new(daemon.address());
+fn connect_names_the_parameter_that_is_wrong(place: &dyn Place) {
+    let target = place.target();
+    let mut client = Client::new(&target);
     let other = Nqn::new("nqn.2026-11.io.nvmfd:nobody-has-this").unwrap();
     let other = connect_data(other, CNTLID_DYNAMIC);
-    let wrong = refused(&mut client, &daemon, |_, data| *data = other);
+    let wrong = refused(&mut client, &target, |_, data| *data = other);
     assert_parameter(&wrong, ConnectLocation::SUBNQN);
-    let wrong = refused(&mut client, &daemon, |_, data| data[256..512].fill(b'x'));
+    let wrong = refused(&mut client, &target, |_, data| data[256..512].fill(b'x'));
     assert_parameter(&wrong, ConnectLocation::SUBNQN);
-    let wrong = refused(&mut client, &daemon, |_, data| data[512..768].fill(0));
+    let wrong = refused(&mut client, &target, |_, data| data[512..768].fill(0));
     assert_parameter(&wrong, ConnectLocation::HOSTNQN);
-    let wrong = refused(&mut client, &daemon, |_, data| data[16..18].fill(3));
+    let wrong = refused(&mut client, &target, |_, data| data[16..18].fill(3));
     assert_parameter(&wrong, ConnectLocation::CNTLID);
-    let wrong = refused(&mut client, &daemon, |connect, _| connect.qid = 1);
+    let wrong = refused(&mut client, &target, |connect, _| connect.qid = 1);
     assert_parameter(&wrong, ConnectLocation::QID);
     let zero = ZeroBased::<u16>::from_raw(0);
-    let wrong = refused(&mut client, &daemon, |connect, _| connect.sqsize = zero);
+    let wrong = refused(&mut client, &target, |connect, _| connect.sqsize = zero);
     assert_parameter(&wrong, ConnectLocation::SQSIZE);
-    let wrong = refused(&mut client, &daemon, |connect, _| {
+    let wrong = refused(&mut client, &target, |connect, _| {
         connect.sqsize = ZeroBased::<u16>::saturating(33);
     });
     assert_parameter(&wrong, ConnectLocation::SQSIZE);
 }
 
-#[test]
-fn connect_of_another_format_or_length_is_refused() {
-    let daemon = Daemon::start();
-    let mut client = Client::new(daemon.address());
-    let wrong = refused(&mut client, &daemon, |connect, _| connect.recfmt = 1);
+fn connect_of_another_format_or_length_is_refused(place: &dyn Place) {
+    let target = place.target();
+    let mut client = Client::new(&target);
+    let wrong = refused(&mut client, &target, |connect, _| connect.recfmt = 1);
     assert_code(&wrong, StatusCode::CONNECT_INCOMPATIBLE_FORMAT);
-    let wrong = refused(&mut client, &daemon, |_, data| data.truncate(1023));
+    let wrong = refused(&mut client, &target, |_, data| data.truncate(1023));
     assert_code(&wrong, StatusCode::DATA_SGL_LENGTH_INVALID);
 }
 
-#[test]
-fn a_host_that_is_not_allowed_stays_outside() {
-    let daemon = Daemon::start();
-    let Some(closed) = daemon.closed_subnqn() else { return };
-    let mut client = Client::new(daemon.address());
+fn a_host_that_is_not_allowed_stays_outside(place: &dyn Place) {
+    let target = place.target();
+    let Some(closed) = target.closed_subnqn() else { return };
+    let mut client = Client::new(&target);
     let data = connect_data(closed, CNTLID_DYNAMIC);
-    let wrong = refused(&mut client, &daemon, |_, good| *good = data);
+    let wrong = refused(&mut client, &target, |_, good| *good = data);
     assert_code(&wrong, StatusCode::CONNECT_INVALID_HOST);
 }
 
-#[test]
-fn io_queues_join_their_own_controller_once() {
-    let daemon = Daemon::start();
-    let mut s = Session::new(&daemon);
+fn io_queues_join_their_own_controller_once(place: &dyn Place) {
+    let target = place.target();
+    let mut s = Session::new(&target);
     let again = s.join(1).expect_err("queue 1 is there already");
     assert_code(&again, StatusCode::COMMAND_SEQUENCE_ERROR);
     let queue = s.join(2).expect("queue 2 is free");
     assert!(s.client.call(queue, commands::flush(1)).status.is_success());
     s.assert_alive();
     let twice = s.client.open(3, 32, s.cntlid).expect("a connection");
-    let stranger = connect_data(daemon.subnqn(), s.cntlid ^ 0x4000);
+    let stranger = connect_data(target.subnqn(), s.cntlid ^ 0x4000);
     let wrong = send_connect(&mut s.client, twice, connect(3), &stranger);
     assert_parameter(&wrong, ConnectLocation::CNTLID);
-    let mut stranger = connect_data(daemon.subnqn(), s.cntlid);
+    let mut stranger = connect_data(target.subnqn(), s.cntlid);
     stranger[0] ^= 1; // another host identifier
     let wrong = send_connect(&mut s.client, twice, connect(3), &stranger);
     assert_parameter(&wrong, ConnectLocation::HOSTID);
 }
 
-#[test]
-fn io_queues_wait_until_the_controller_is_enabled() {
-    let daemon = Daemon::start();
-    let mut client = Client::new(daemon.address());
-    let (admin, cntlid) = Session::controller(&mut client, &daemon, 0);
+fn io_queues_wait_until_the_controller_is_enabled(place: &dyn Place) {
+    let target = place.target();
+    let mut client = Client::new(&target);
+    let (admin, cntlid) = Session::controller(&mut client, &target, 0);
     let queue = client.open(1, 32, cntlid).expect("a connection");
-    let data = connect_data(daemon.subnqn(), cntlid);
+    let data = connect_data(target.subnqn(), cntlid);
     let early = send_connect(&mut client, queue, connect(1), &data);
     assert_code(&early, StatusCode::COMMAND_SEQUENCE_ERROR);
     let early = client.call(admin, commands::identify(1, 0));
@@ -149,11 +159,10 @@ fn io_queues_wait_until_the_controller_is_enabled() {
     assert!(send_connect(&mut client, queue, connect(1), &data).status.is_success());
 }
 
-#[test]
-fn properties_tell_what_the_controller_can_do() {
-    let daemon = Daemon::start();
-    let mut client = Client::new(daemon.address());
-    let (admin, _) = Session::controller(&mut client, &daemon, 0);
+fn properties_tell_what_the_controller_can_do(place: &dyn Place) {
+    let target = place.target();
+    let mut client = Client::new(&target);
+    let (admin, _) = Session::controller(&mut client, &target, 0);
     let cap = Cap(get_property(&mut client, admin, CAP_OFFSET, PropertySize::Eight).result64());
     assert!(cap.max_queue_entries() >= 2, "{cap:?}");
     let version = get_property(&mut client, admin, VS_OFFSET, PropertySize::Four);
@@ -176,11 +185,10 @@ fn properties_tell_what_the_controller_can_do() {
     Session::enable(&mut client, admin);
 }
 
-#[test]
-fn a_controller_that_cannot_be_enabled_that_way_says_so() {
-    let daemon = Daemon::start();
-    let mut client = Client::new(daemon.address());
-    let (admin, _) = Session::controller(&mut client, &daemon, 0);
+fn a_controller_that_cannot_be_enabled_that_way_says_so(place: &dyn Place) {
+    let target = place.target();
+    let mut client = Client::new(&target);
+    let (admin, _) = Session::controller(&mut client, &target, 0);
     let cc = Cc::default().with_en(true).with_iosqes(5).with_iocqes(4);
     set_property(&mut client, admin, CC_OFFSET, cc.0);
     let csts = Csts(get_property(&mut client, admin, CSTS_OFFSET, PropertySize::Four).dw0);
@@ -189,11 +197,10 @@ fn a_controller_that_cannot_be_enabled_that_way_says_so() {
     Session::enable(&mut client, admin);
 }
 
-#[test]
-fn shutdown_completes_and_reset_ends_the_io_queues() {
-    let daemon = Daemon::start();
-    let mut other = Session::new(&daemon);
-    let mut s = Session::new(&daemon);
+fn shutdown_completes_and_reset_ends_the_io_queues(place: &dyn Place) {
+    let target = place.target();
+    let mut other = Session::new(&target);
+    let mut s = Session::new(&target);
     let enabled = Cc::default().with_en(true).with_iosqes(6).with_iocqes(4);
     set_property(&mut s.client, s.admin, CC_OFFSET, enabled.with_shn(1).0);
     let csts = get_property(&mut s.client, s.admin, CSTS_OFFSET, PropertySize::Four);
@@ -205,10 +212,9 @@ fn shutdown_completes_and_reset_ends_the_io_queues() {
     other.assert_alive();
 }
 
-#[test]
-fn disconnect_ends_an_io_queue_and_no_other() {
-    let daemon = Daemon::start();
-    let mut s = Session::new(&daemon);
+fn disconnect_ends_an_io_queue_and_no_other(place: &dyn Place) {
+    let target = place.target();
+    let mut s = Session::new(&target);
     let second = s.join(2).expect("queue 2");
     let disconnect = Disconnect { cid: 0, recfmt: 0 }.to_command();
     let refused = s.admin(disconnect);
@@ -219,23 +225,21 @@ fn disconnect_ends_an_io_queue_and_no_other() {
     s.join(2).expect("queue 2 is free again");
 }
 
-#[test]
-fn a_capsule_too_short_ends_just_its_connection() {
-    let daemon = Daemon::start();
-    let mut other = Session::new(&daemon);
+fn a_capsule_too_short_ends_just_its_connection(place: &dyn Place) {
+    let target = place.target();
+    let mut other = Session::new(&target);
     for len in [1usize, 16, 63] {
-        let mut s = Session::new(&daemon);
+        let mut s = Session::new(&target);
         s.client.send(s.io, &vec![0; len]);
         assert!(s.client.ends(s.io), "{len} bytes");
     }
     other.assert_alive();
 }
 
-#[test]
-fn an_admin_queue_that_ends_takes_its_io_queues_along() {
-    let daemon = Daemon::start();
-    let mut other = Session::new(&daemon);
-    let mut s = Session::new(&daemon);
+fn an_admin_queue_that_ends_takes_its_io_queues_along(place: &dyn Place) {
+    let target = place.target();
+    let mut other = Session::new(&target);
+    let mut s = Session::new(&target);
     let BareQueue(_) = s.io;
     s.client.close(s.admin);
     assert!(s.client.ends(s.io));

@@ -1,17 +1,28 @@
 //! Reads, writes and their kin on an I/O queue, and what is wrong with them.
 
-use conformance::{Daemon, Heard, Session, assert_code};
+use super::{Case, cases, with_session};
+use crate::{Heard, Place, Session, assert_code};
 use initiator::commands;
 use nvme_spec_types::{Command, StatusCode};
 
-fn with_session(test: impl FnOnce(&mut Session)) {
-    let daemon = Daemon::start();
-    test(&mut Session::new(&daemon));
-}
+pub(super) const CASES: &[Case] = cases![
+    what_was_written_is_read,
+    the_last_block_is_served_and_the_one_behind_it_is_not,
+    transfers_go_up_to_mdts_and_not_a_block_further,
+    compare_tells_equal_from_different,
+    write_zeroes_and_deallocate_touch_only_their_blocks,
+    flush_takes_one_namespace_or_all_but_none_that_is_not_there,
+    durable_writes_and_reads_of_the_medium_succeed,
+    a_namespace_that_is_not_there_has_no_blocks,
+    a_read_only_namespace_refuses_what_changes_it,
+    unknown_opcodes_are_refused_and_change_nothing,
+    namespaces_are_not_mixed_up,
+    a_full_queue_is_served_whatever_the_order_of_completions,
+    more_commands_than_entries_end_the_connection,
+];
 
-#[test]
-fn what_was_written_is_read() {
-    with_session(|s| {
+fn what_was_written_is_read(place: &dyn Place) {
+    with_session(place, |s| {
         s.fill_blocks(3, 8, 0xa7);
         let len = 8 * s.block_len as usize;
         assert_eq!(s.read_blocks(3, 8), vec![0xa7; len]);
@@ -22,9 +33,8 @@ fn what_was_written_is_read() {
     });
 }
 
-#[test]
-fn the_last_block_is_served_and_the_one_behind_it_is_not() {
-    with_session(|s| {
+fn the_last_block_is_served_and_the_one_behind_it_is_not(place: &dyn Place) {
+    with_session(place, |s| {
         let last = s.blocks - 1;
         s.fill_blocks(last, 1, 0x3c);
         let buffer = s.buffer(2 * s.block_len, 0);
@@ -43,9 +53,8 @@ fn the_last_block_is_served_and_the_one_behind_it_is_not() {
     });
 }
 
-#[test]
-fn transfers_go_up_to_mdts_and_not_a_block_further() {
-    with_session(|s| {
+fn transfers_go_up_to_mdts_and_not_a_block_further(place: &dyn Place) {
+    with_session(place, |s| {
         let most = s.max_transfer / s.block_len;
         s.fill_blocks(0, most, 0x11);
         assert_eq!(s.read_blocks(0, most), vec![0x11; s.max_transfer as usize]);
@@ -65,9 +74,8 @@ fn transfers_go_up_to_mdts_and_not_a_block_further() {
     });
 }
 
-#[test]
-fn compare_tells_equal_from_different() {
-    with_session(|s| {
+fn compare_tells_equal_from_different(place: &dyn Place) {
+    with_session(place, |s| {
         s.fill_blocks(0, 4, 0x77);
         let buffer = s.buffer(4 * s.block_len, 0x77);
         assert!(s.io(commands::compare(1, 0, 4), buffer).status.is_success());
@@ -79,9 +87,8 @@ fn compare_tells_equal_from_different() {
     });
 }
 
-#[test]
-fn write_zeroes_and_deallocate_touch_only_their_blocks() {
-    with_session(|s| {
+fn write_zeroes_and_deallocate_touch_only_their_blocks(place: &dyn Place) {
+    with_session(place, |s| {
         s.fill_blocks(0, 64, 0x99);
         let zeroes = s.client.call(s.io, commands::write_zeroes(1, 8, 8, false, false));
         assert!(zeroes.status.is_success(), "{zeroes:?}");
@@ -109,9 +116,8 @@ fn write_zeroes_and_deallocate_touch_only_their_blocks() {
     });
 }
 
-#[test]
-fn flush_takes_one_namespace_or_all_but_none_that_is_not_there() {
-    with_session(|s| {
+fn flush_takes_one_namespace_or_all_but_none_that_is_not_there(place: &dyn Place) {
+    with_session(place, |s| {
         for nsid in [1, u32::MAX] {
             let completion = s.client.call(s.io, commands::flush(nsid));
             assert!(completion.status.is_success(), "{nsid}: {completion:?}");
@@ -121,9 +127,8 @@ fn flush_takes_one_namespace_or_all_but_none_that_is_not_there() {
     });
 }
 
-#[test]
-fn durable_writes_and_reads_of_the_medium_succeed() {
-    with_session(|s| {
+fn durable_writes_and_reads_of_the_medium_succeed(place: &dyn Place) {
+    with_session(place, |s| {
         let buffer = s.buffer(s.block_len, 0x42);
         assert!(s.io(commands::write(1, 5, 1, true), buffer).status.is_success());
         s.client.write(buffer, &vec![0; s.block_len as usize]);
@@ -132,9 +137,8 @@ fn durable_writes_and_reads_of_the_medium_succeed() {
     });
 }
 
-#[test]
-fn a_namespace_that_is_not_there_has_no_blocks() {
-    with_session(|s| {
+fn a_namespace_that_is_not_there_has_no_blocks(place: &dyn Place) {
+    with_session(place, |s| {
         let buffer = s.buffer(s.block_len, 0);
         for nsid in [0, 99, u32::MAX - 1, u32::MAX] {
             let completion = s.io(commands::read(nsid, 0, 1, false), buffer);
@@ -144,13 +148,12 @@ fn a_namespace_that_is_not_there_has_no_blocks() {
     });
 }
 
-#[test]
-fn a_read_only_namespace_refuses_what_changes_it() {
-    let daemon = Daemon::start();
-    if !daemon.is_own() {
-        return; // only our own daemon is known to have one
+fn a_read_only_namespace_refuses_what_changes_it(place: &dyn Place) {
+    let target = place.target();
+    if !target.is_own() {
+        return; // only our own target is known to have one
     }
-    let mut s = Session::new(&daemon);
+    let mut s = Session::new(&target);
     let buffer = s.buffer(512, 1);
     assert!(s.io(commands::read(3, 0, 1, false), buffer).status.is_success());
     for command in [commands::write(3, 0, 1, false), commands::write_zeroes(3, 0, 1, false, false)]
@@ -159,9 +162,8 @@ fn a_read_only_namespace_refuses_what_changes_it() {
     }
 }
 
-#[test]
-fn unknown_opcodes_are_refused_and_change_nothing() {
-    with_session(|s| {
+fn unknown_opcodes_are_refused_and_change_nothing(place: &dyn Place) {
+    with_session(place, |s| {
         for opcode in [0x03, 0x04, 0x30, 0x7e, 0x80, 0xc1, 0xff] {
             let mut bytes = [0u8; 64];
             bytes[0] = opcode;
@@ -175,13 +177,12 @@ fn unknown_opcodes_are_refused_and_change_nothing() {
     });
 }
 
-#[test]
-fn namespaces_are_not_mixed_up() {
-    let daemon = Daemon::start();
-    if !daemon.is_own() {
-        return; // only our own daemon is known to have two
+fn namespaces_are_not_mixed_up(place: &dyn Place) {
+    let target = place.target();
+    if !target.is_own() {
+        return; // only our own target is known to have two
     }
-    let mut s = Session::new(&daemon);
+    let mut s = Session::new(&target);
     s.fill_blocks(0, 8, 0x01);
     let buffer = s.buffer(4096, 0x02);
     assert!(s.io(commands::write(2, 0, 1, false), buffer).status.is_success());
@@ -190,9 +191,8 @@ fn namespaces_are_not_mixed_up() {
     assert_eq!(s.client.read(buffer), vec![2; 4096]);
 }
 
-#[test]
-fn a_full_queue_is_served_whatever_the_order_of_completions() {
-    with_session(|s| {
+fn a_full_queue_is_served_whatever_the_order_of_completions(place: &dyn Place) {
+    with_session(place, |s| {
         let buffer = s.buffer(31 * s.block_len, 0xdd);
         let mut open = Vec::new();
         for index in 0..31u16 {
@@ -213,9 +213,8 @@ fn a_full_queue_is_served_whatever_the_order_of_completions() {
     });
 }
 
-#[test]
-fn more_commands_than_entries_end_the_connection() {
-    with_session(|s| {
+fn more_commands_than_entries_end_the_connection(place: &dyn Place) {
+    with_session(place, |s| {
         let buffer = s.buffer(s.max_transfer, 0);
         // Long reads, so that the later commands come before the first is answered.
         for index in 0..100u16 {

@@ -1,14 +1,28 @@
 //! Descriptors: where a command's data is, and what is wrong with it.
 
-use conformance::{Buffer, Daemon, Heard, Session, assert_code};
+use super::{Case, cases, with_session};
+use crate::{Buffer, Heard, Place, Session, assert_code};
 use initiator::commands;
 use nvme_spec_types::{SglDescriptor, StatusCode};
 use rdma::Access;
 
-fn with_session(test: impl FnOnce(&mut Session)) {
-    let daemon = Daemon::start();
-    test(&mut Session::new(&daemon));
-}
+pub(super) const CASES: &[Case] = cases![
+    lists_of_one_to_sixteen_descriptors_carry_data_in_order,
+    segments_may_be_of_odd_lengths,
+    a_list_of_more_than_msdbd_is_refused,
+    lists_that_are_no_lists_are_refused,
+    descriptors_of_other_transports_are_refused,
+    a_descriptor_shorter_than_the_data_is_refused,
+    memory_beyond_the_data_is_not_touched,
+    in_capsule_data_is_taken_at_any_offset_that_was_sent,
+    a_whole_capsule_of_data_is_taken,
+    in_capsule_data_that_was_not_sent_is_refused,
+    a_read_cannot_put_its_data_into_the_capsule,
+    a_key_is_invalidated_when_asked_for_and_only_then,
+    a_key_that_opens_nothing_costs_the_connection_or_the_command_but_no_other_host,
+    memory_that_may_only_be_read_is_not_written_to,
+    two_commands_with_one_identifier_are_one_too_many,
+];
 
 /// A list of keyed descriptors over parts of `buffer`, each `len` bytes, and the one that names it.
 fn list(buffer: Buffer, count: u32, len: u32) -> (SglDescriptor, Vec<u8>) {
@@ -17,9 +31,8 @@ fn list(buffer: Buffer, count: u32, len: u32) -> (SglDescriptor, Vec<u8>) {
     (SglDescriptor::LastSegment { offset: 0, len: bytes.len() as u32 }, bytes)
 }
 
-#[test]
-fn lists_of_one_to_sixteen_descriptors_carry_data_in_order() {
-    with_session(|s| {
+fn lists_of_one_to_sixteen_descriptors_carry_data_in_order(place: &dyn Place) {
+    with_session(place, |s| {
         let len = s.block_len;
         for count in 1..=16u32 {
             let buffer = s.buffer(count * len, 0);
@@ -38,9 +51,8 @@ fn lists_of_one_to_sixteen_descriptors_carry_data_in_order() {
     });
 }
 
-#[test]
-fn segments_may_be_of_odd_lengths() {
-    with_session(|s| {
+fn segments_may_be_of_odd_lengths(place: &dyn Place) {
+    with_session(place, |s| {
         let len = 4 * s.block_len;
         let buffer = s.buffer(len, 0);
         let pattern: Vec<u8> = (0..len).map(|at| (at * 7 % 251) as u8).collect();
@@ -55,9 +67,8 @@ fn segments_may_be_of_odd_lengths() {
     });
 }
 
-#[test]
-fn a_list_of_more_than_msdbd_is_refused() {
-    with_session(|s| {
+fn a_list_of_more_than_msdbd_is_refused(place: &dyn Place) {
+    with_session(place, |s| {
         let msdbd = u32::from(s.identify(1, 0)[1803]);
         let buffer = s.buffer(64 * s.block_len, 0);
         let count = if msdbd == 0 { 64 } else { msdbd + 1 };
@@ -68,9 +79,8 @@ fn a_list_of_more_than_msdbd_is_refused() {
     });
 }
 
-#[test]
-fn lists_that_are_no_lists_are_refused() {
-    with_session(|s| {
+fn lists_that_are_no_lists_are_refused(place: &dyn Place) {
+    with_session(place, |s| {
         let buffer = s.buffer(s.block_len, 0);
         let read = commands::read(1, 0, 1, false);
         let keyed = buffer.sgl().to_bytes();
@@ -91,9 +101,8 @@ fn lists_that_are_no_lists_are_refused() {
     });
 }
 
-#[test]
-fn descriptors_of_other_transports_are_refused() {
-    with_session(|s| {
+fn descriptors_of_other_transports_are_refused(place: &dyn Place) {
+    with_session(place, |s| {
         let read = commands::read(1, 0, 1, false);
         let kind = StatusCode::SGL_DESCRIPTOR_TYPE_INVALID;
         let block = SglDescriptor::DataBlock { addr: 4096, len: s.block_len };
@@ -111,9 +120,8 @@ fn descriptors_of_other_transports_are_refused() {
     });
 }
 
-#[test]
-fn a_descriptor_shorter_than_the_data_is_refused() {
-    with_session(|s| {
+fn a_descriptor_shorter_than_the_data_is_refused(place: &dyn Place) {
+    with_session(place, |s| {
         let buffer = s.buffer(2 * s.block_len, 0);
         let short = buffer.part(0, 2 * s.block_len - 1);
         for command in [commands::read(1, 0, 2, false), commands::write(1, 0, 2, false)] {
@@ -125,9 +133,8 @@ fn a_descriptor_shorter_than_the_data_is_refused() {
     });
 }
 
-#[test]
-fn memory_beyond_the_data_is_not_touched() {
-    with_session(|s| {
+fn memory_beyond_the_data_is_not_touched(place: &dyn Place) {
+    with_session(place, |s| {
         s.fill_blocks(0, 1, 0x21);
         let buffer = s.buffer(4096, 0xcc);
         let completion = s.io(commands::read(1, 0, 1, false), buffer);
@@ -139,9 +146,8 @@ fn memory_beyond_the_data_is_not_touched() {
     });
 }
 
-#[test]
-fn in_capsule_data_is_taken_at_any_offset_that_was_sent() {
-    with_session(|s| {
+fn in_capsule_data_is_taken_at_any_offset_that_was_sent(place: &dyn Place) {
+    with_session(place, |s| {
         let lba = s.block_len;
         for offset in [0, 4, 100, s.in_capsule - lba] {
             let mut tail = vec![0xff; offset as usize];
@@ -154,9 +160,8 @@ fn in_capsule_data_is_taken_at_any_offset_that_was_sent() {
     });
 }
 
-#[test]
-fn a_whole_capsule_of_data_is_taken() {
-    with_session(|s| {
+fn a_whole_capsule_of_data_is_taken(place: &dyn Place) {
+    with_session(place, |s| {
         let blocks = s.in_capsule / s.block_len;
         let len = blocks * s.block_len;
         let sgl = SglDescriptor::InCapsule { offset: 0, len };
@@ -167,9 +172,8 @@ fn a_whole_capsule_of_data_is_taken() {
     });
 }
 
-#[test]
-fn in_capsule_data_that_was_not_sent_is_refused() {
-    with_session(|s| {
+fn in_capsule_data_that_was_not_sent_is_refused(place: &dyn Place) {
+    with_session(place, |s| {
         let lba = s.block_len;
         let write = commands::write(1, 0, 1, false);
         let tail = vec![1; lba as usize];
@@ -184,9 +188,8 @@ fn in_capsule_data_that_was_not_sent_is_refused() {
     });
 }
 
-#[test]
-fn a_read_cannot_put_its_data_into_the_capsule() {
-    with_session(|s| {
+fn a_read_cannot_put_its_data_into_the_capsule(place: &dyn Place) {
+    with_session(place, |s| {
         let sgl = SglDescriptor::InCapsule { offset: 0, len: s.block_len };
         let tail = vec![0; s.block_len as usize];
         let completion = s.io_sgl(commands::read(1, 0, 1, false), sgl, &tail);
@@ -194,9 +197,8 @@ fn a_read_cannot_put_its_data_into_the_capsule() {
     });
 }
 
-#[test]
-fn a_key_is_invalidated_when_asked_for_and_only_then() {
-    with_session(|s| {
+fn a_key_is_invalidated_when_asked_for_and_only_then(place: &dyn Place) {
+    with_session(place, |s| {
         for (wanted, command) in
             [(false, commands::read(1, 0, 1, false)), (true, commands::write(1, 0, 1, false))]
         {
@@ -216,11 +218,12 @@ fn a_key_is_invalidated_when_asked_for_and_only_then() {
     });
 }
 
-#[test]
-fn a_key_that_opens_nothing_costs_the_connection_or_the_command_but_no_other_host() {
-    let daemon = Daemon::start();
-    let mut other = Session::new(&daemon);
-    let mut s = Session::new(&daemon);
+fn a_key_that_opens_nothing_costs_the_connection_or_the_command_but_no_other_host(
+    place: &dyn Place,
+) {
+    let target = place.target();
+    let mut other = Session::new(&target);
+    let mut s = Session::new(&target);
     let sgl =
         SglDescriptor::Keyed { addr: 0x1000, len: s.block_len, key: 0xdead, invalidate: false };
     let mut command = commands::write(1, 0, 1, false);
@@ -233,11 +236,10 @@ fn a_key_that_opens_nothing_costs_the_connection_or_the_command_but_no_other_hos
     other.assert_alive();
 }
 
-#[test]
-fn memory_that_may_only_be_read_is_not_written_to() {
-    let daemon = Daemon::start();
-    let mut other = Session::new(&daemon);
-    let mut s = Session::new(&daemon);
+fn memory_that_may_only_be_read_is_not_written_to(place: &dyn Place) {
+    let target = place.target();
+    let mut other = Session::new(&target);
+    let mut s = Session::new(&target);
     let buffer = s.client.buffer_with(s.io, s.block_len, 0xab, Access::RemoteRead);
     let mut command = commands::read(1, 0, 1, false);
     command.set_sgl1(buffer.sgl());
@@ -249,9 +251,8 @@ fn memory_that_may_only_be_read_is_not_written_to() {
     other.assert_alive();
 }
 
-#[test]
-fn two_commands_with_one_identifier_are_one_too_many() {
-    with_session(|s| {
+fn two_commands_with_one_identifier_are_one_too_many(place: &dyn Place) {
+    with_session(place, |s| {
         // A long read and its double right behind it.
         let buffer = s.buffer(s.max_transfer, 0);
         let mut command = commands::read(1, 0, s.max_transfer / s.block_len, false);
