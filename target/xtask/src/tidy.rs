@@ -11,6 +11,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result};
 use serde_json::Value;
 
+mod compliance;
 #[cfg(test)]
 mod tests;
 
@@ -93,12 +94,20 @@ const UNFINISHED: [&str; 5] = [
 pub(crate) fn check(root: &Path, metadata: &str) -> Result<Vec<Offence>> {
     let mut offences = imports(metadata)?;
     offences.extend(layout(root)?);
+    let mut known = compliance::Known::default();
+    let mut table = None;
     for path in files(root)? {
+        let name = path.to_string_lossy();
         // Binary files have no lines to check.
         if let Ok(text) = fs::read_to_string(root.join(&path)) {
-            offences.extend(text_rules(&path.to_string_lossy(), &text));
+            offences.extend(text_rules(&name, &text));
+            known.note(&name, &text);
+            if name == compliance::PAGE {
+                table = Some(text);
+            }
         }
     }
+    offences.extend(table.iter().flat_map(|table| compliance::check(table, &known)));
     Ok(offences)
 }
 

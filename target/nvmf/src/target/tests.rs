@@ -1,5 +1,6 @@
 //! What the tests of the target share: a small target, and a host that asks one thing at a time.
 
+use super::controller::Kind;
 use super::*;
 use crate::view::QueueActivity;
 use crate::{BackingRef, Outcome, Slot};
@@ -12,6 +13,7 @@ use nvme_spec_types::status::{Status, StatusCode};
 use nvme_spec_types::{AdminOpcode, Command, Nqn, SglDescriptor, ZeroBased};
 use proptest::prelude::*;
 
+mod compliance;
 mod sequences;
 
 pub(super) const SUBNQN: &str = "nqn.2026-01.io.example:disks";
