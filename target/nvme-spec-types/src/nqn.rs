@@ -37,6 +37,11 @@ pub enum NqnError {
         /// Byte offset in the name.
         at: usize,
     },
+    /// White space at this byte of the name, which nobody sees or types right.
+    Blank {
+        /// Byte offset in the name.
+        at: usize,
+    },
     /// Not of the form `nqn.YYYY-MM.reverse.domain[:name]`.
     BadForm,
 }
@@ -108,11 +113,15 @@ impl Nqn {
 
     /// Checks the form `nqn.YYYY-MM.reverse.domain[:name]`
     /// (NVMe Base 2.1, 4.7): a year, a month of 01 to 12, a domain of
-    /// letters, digits, hyphens and dots, and a name that is not empty.
+    /// letters, digits, hyphens and dots, and a name that is not empty; and no
+    /// white space anywhere.
     ///
     /// # Errors
-    /// [`NqnError::BadForm`].
+    /// [`NqnError::Blank`], [`NqnError::BadForm`].
     pub fn check_form(&self) -> Result<(), NqnError> {
+        if let Some((at, _)) = self.as_str().char_indices().find(|(_, c)| c.is_whitespace()) {
+            return Err(NqnError::Blank { at });
+        }
         let well_formed = || {
             let rest = self.as_bytes().strip_prefix(b"nqn.")?;
             let (date, rest) = rest.split_first_chunk::<8>()?;
@@ -189,6 +198,7 @@ impl fmt::Display for NqnError {
             Self::BadCharacter { at } => {
                 write!(f, "byte {at} of the name is a control character or not UTF-8")
             }
+            Self::Blank { at } => write!(f, "byte {at} of the name is a blank"),
             Self::BadForm => f.write_str("the name is not of the form nqn.YYYY-MM.domain:name"),
         }
     }
@@ -245,9 +255,20 @@ mod tests {
             "nqn.2014-08.org..x:a",
             "nqn.20x4-08.org:a",
             "iqn.2014-08.org:a",
-            "nqn.2014-08.a b:c",
         ] {
             assert_eq!(Nqn::new(bad).unwrap().check_form(), Err(NqnError::BadForm), "{bad}");
+        }
+    }
+
+    #[test]
+    fn a_name_with_a_blank_has_the_wrong_form() {
+        for (name, at) in [
+            ("nqn.2014-08.a b:c", 13),
+            ("nqn.2014-08.org.x:a ", 19),
+            ("nqn.2014-08.org.x:\u{a0}", 18),
+        ] {
+            let error = Nqn::new(name).unwrap().check_form();
+            assert_eq!(error, Err(NqnError::Blank { at }), "{name}");
         }
     }
 
