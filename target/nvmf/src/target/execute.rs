@@ -41,6 +41,9 @@ impl Target {
                 out.push(TargetAction::Complete { queue, slot, outcome });
                 self.unbind_io_queue(queue);
                 self.retire_queue(queue, out);
+                if let Some(bound) = bound {
+                    self.on_queue_managed(bound.controller);
+                }
             }
             Err(fail) => {
                 let outcome = self.note_failure(bound, &command, fail);

@@ -24,7 +24,8 @@ pub(super) struct KeepAlive {
     pub(super) kato_ms: u32,
     /// When the controller began or the last Keep Alive command came.
     pub(super) last: Duration,
-    /// When an I/O queue was last lost: ended without a Disconnect command.
+    /// When an I/O queue was last lost: ended without a Disconnect command. Forgotten when the host
+    /// does something about its queues after that.
     pub(super) lost_queue: Option<Duration>,
     /// The controller's entry among the deadlines.
     pub(super) check_at: Option<Duration>,
@@ -73,6 +74,15 @@ impl Target {
     pub(super) fn on_queue_lost(&mut self, now: Duration, key: ControllerKey) {
         if let Some(controller) = self.controllers.get_mut(&key) {
             controller.keep_alive.lost_queue = Some(now);
+            self.arm_keep_alive(key);
+        }
+    }
+
+    /// The host gave an I/O queue back, or connected one: it has not vanished with those that were
+    /// lost before.
+    pub(super) fn on_queue_managed(&mut self, key: ControllerKey) {
+        if let Some(controller) = self.controllers.get_mut(&key) {
+            controller.keep_alive.lost_queue = None;
             self.arm_keep_alive(key);
         }
     }

@@ -125,6 +125,7 @@ impl Target {
             self.unbind_io_queue(queue);
             self.close_queue(queue, "the host reset its controller", out);
         }
+        self.on_queue_managed(key);
     }
 }
 

@@ -2,7 +2,7 @@ use super::super::tests::*;
 use super::*;
 use crate::Outcome;
 use nvme_spec_types::feature::{GetFeatures, SetFeatures};
-use nvme_spec_types::{AdminOpcode, SglDescriptor};
+use nvme_spec_types::{AdminOpcode, Command, FabricsType, SglDescriptor};
 use nvme_spec_types::{FeatureId, FeatureSelect};
 
 /// Asks the target at `at`: which queues does it close?
@@ -170,5 +170,41 @@ fn a_host_without_a_timer_that_lost_its_last_io_queue_is_given_up() {
     bench.target.on_queue_closed(ms(900_000), again, &mut bench.out);
     assert_eq!(closed_at(&mut bench, 929_999), []);
     assert_eq!(closed_at(&mut bench, 930_000), [admin]);
+    assert_eq!(bench.target.timeout(), None);
+}
+
+#[test]
+fn a_queue_given_back_after_a_loss_shows_that_the_host_is_there() {
+    let mut bench = Bench::new();
+    let (admin, cntlid) = bench.admin_to(SUBNQN, 0);
+    bench.set_cc(admin, ENABLE);
+    let one = bench.io_queue(cntlid, 1).unwrap();
+    let two = bench.io_queue(cntlid, 2).unwrap();
+    bench.target.on_queue_closed(ms(5_000), one, &mut bench.out);
+    let disconnect = Command::fabrics(FabricsType::DISCONNECT, 1, SglDescriptor::NO_DATA);
+    bench.now = ms(6_000);
+    assert_eq!(bench.run(two, &disconnect, &[]), Outcome::ok());
+    bench.target.on_queue_closed(ms(6_001), two, &mut bench.out);
+    // Whatever looks at the timer later finds no loss.
+    set_kato(&mut bench, admin, 1000);
+    set_kato(&mut bench, admin, 0);
+    assert_eq!(bench.target.timeout(), None);
+}
+
+#[test]
+fn a_loss_that_was_made_good_is_forgotten() {
+    let mut bench = Bench::new();
+    let (admin, cntlid) = bench.admin_to(SUBNQN, 0);
+    bench.set_cc(admin, ENABLE);
+    let one = bench.io_queue(cntlid, 1).unwrap();
+    bench.target.on_queue_closed(ms(5_000), one, &mut bench.out);
+    assert_eq!(bench.target.timeout(), Some(ms(35_000)));
+    // A reset shows it as well as a new queue does.
+    bench.set_cc(admin, 0);
+    assert_eq!(bench.target.timeout(), None);
+    bench.set_cc(admin, ENABLE);
+    let again = bench.io_queue(cntlid, 1).unwrap();
+    bench.target.on_queue_closed(ms(6_000), again, &mut bench.out);
+    bench.io_queue(cntlid, 1).unwrap();
     assert_eq!(bench.target.timeout(), None);
 }
