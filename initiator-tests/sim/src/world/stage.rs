@@ -7,7 +7,8 @@ use crate::net::{Fabric, NetFault, SimCm, SimDevice};
 use crate::rng::Rng;
 use backing::{BackingId, Geometry};
 use nvmf::target::{
-    AllowedHosts, NamespaceConfig, PortConfig, SubsystemConfig, Target, TargetConfig,
+    ALL_CNTLIDS, AllowedHosts, DuplicateHosts, NamespaceConfig, PortConfig, SubsystemConfig,
+    Target, TargetConfig,
 };
 use nvmf::{BackingRef, SubsystemRef};
 use rdma::{ConnectionManager, CoreIndex, Now};
@@ -186,6 +187,8 @@ impl Stage {
                 serial: "SIM".into(),
                 model: "simulated".into(),
                 hosts: AllowedHosts::Any,
+                duplicates: DuplicateHosts::Allow,
+                cntlids: ALL_CNTLIDS,
             };
             let subsystem = control.add_subsystem(now, config).map_err(|e| say(&e))?;
             if nqn == NQN {

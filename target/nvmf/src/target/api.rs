@@ -2,7 +2,9 @@
 
 use crate::view::{QueueActivity, SubsystemView};
 use crate::{BackingRef, Outcome, QueueKey, Slot, SubsystemRef};
+use nvme_spec_types::fabrics::CNTLID_MAX;
 use std::net::SocketAddr;
+use std::ops::RangeInclusive;
 use std::sync::Arc;
 
 /// Limits that hold for the whole target.
@@ -31,6 +33,29 @@ pub struct SubsystemConfig {
     pub model: String,
     /// Who may connect.
     pub hosts: AllowedHosts,
+    /// What becomes of a host that comes a second time.
+    pub duplicates: DuplicateHosts,
+    /// The controller ids that are given to hosts, within [`ALL_CNTLIDS`]: a subsystem that is
+    /// served by two targets has its halves there.
+    pub cntlids: RangeInclusive<u16>,
+}
+
+/// Every controller id that a controller can have (NVMe Base 2.1, 6.3): FFF0h and above are
+/// reserved or mean something else.
+pub const ALL_CNTLIDS: RangeInclusive<u16> = 1..=CNTLID_MAX;
+
+/// Whether a host may have several controllers of a subsystem at a time. Hosts are the same when
+/// their NQNs are, or their host identifiers, but for an identifier of zero, which names nobody
+/// (NVMe Base 2.1, 5.1.25.1.28).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum DuplicateHosts {
+    /// As many as it wants, over one port or several.
+    #[default]
+    Allow,
+    /// One through each port: several paths, each of them once.
+    OnePerPort,
+    /// One.
+    Refuse,
 }
 
 /// Which hosts may use a subsystem.
@@ -80,6 +105,41 @@ pub struct PortConfig {
     pub id: u16,
     /// The listening address; a wildcard is told as the address that the asking host reached.
     pub address: SocketAddr,
+}
+
+/// What discovery tells beside the subsystems.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct DiscoveryConfig {
+    /// A name of its own for the discovery subsystem, which answers to the well-known one all the
+    /// same.
+    pub nqn: Option<String>,
+    /// Which ports a host is told.
+    pub tell: TellPorts,
+    /// Other discovery services, at most [`super::MAX_REFERRALS`].
+    pub referrals: Vec<Referral>,
+}
+
+/// Which ports a host is told of each subsystem.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum TellPorts {
+    /// Those that a host at the other end of the address that it asked at is likely to reach: of
+    /// that address's family, and of its scope (loopback, link-local on the same interface, or
+    /// neither).
+    #[default]
+    Reachable,
+    /// The one that it asked at.
+    Asked,
+    /// Every one, whether the host can reach it or not.
+    All,
+}
+
+/// Another discovery service to ask.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Referral {
+    /// Where it listens; not a wildcard.
+    pub address: SocketAddr,
+    /// Its own name; without one it is told by the well-known name.
+    pub nqn: Option<String>,
 }
 
 /// What an RDMA connect request asks for, found good.

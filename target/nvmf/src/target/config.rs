@@ -2,16 +2,22 @@
 //!
 //! Each call checks first and then changes everything or nothing. Hosts learn of it by
 //! asynchronous events, data cores by new views, and those that lost their right by the end of
-//! their connections.
+//! their connections. Ports and discovery are in `ports`.
 
-use super::controller::{ControllerKey, Kind};
+mod ports;
+
+pub use ports::MAX_REFERRALS;
+
+use super::controller::ControllerKey;
 use super::subsystem::{Namespace, Subsystem};
-use super::{AllowedHosts, DISCOVERY_SUBSYSTEM, MAX_NAMESPACES};
-use super::{NamespaceConfig, PortConfig, SubsystemConfig, Target, TargetAction};
+use super::{ALL_CNTLIDS, AllowedHosts, DISCOVERY_SUBSYSTEM, MAX_NAMESPACES};
+use super::{NamespaceConfig, SubsystemConfig, Target, TargetAction};
 use crate::SubsystemRef;
 use nvme_spec_types::feature::AsyncEventConfig;
 use nvme_spec_types::{AsyncEvent, Nqn, NqnError};
 use std::collections::btree_map::Entry;
+use std::net::SocketAddr;
+use std::ops::RangeInclusive;
 
 /// Why the configuration cannot be changed that way. Nothing was changed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -28,6 +34,12 @@ pub enum ConfigError {
     /// Another subsystem has the name.
     #[error("there is a subsystem {0} already")]
     SubsystemExists(String),
+    /// What hosts know a subsystem by stays: remove it and add another.
+    #[error("NQN, serial and model number of subsystem {0} cannot be changed")]
+    SubsystemIdentityChanged(String),
+    /// Controller ids are 1 to FFEFh.
+    #[error("{first} to {last} is not a range of controller ids: 1 to 65519 are", first = .0.start(), last = .0.end())]
+    InvalidCntlids(RangeInclusive<u16>),
     /// No subsystem has that number (any more).
     #[error("there is no such subsystem")]
     UnknownSubsystem,
@@ -74,6 +86,11 @@ pub enum ConfigError {
     /// No port has that number.
     #[error("there is no port {0}")]
     UnknownPort(u16),
+    /// A referral names one place; list each once, and not too many.
+    #[error(
+        "a referral to {0} is a wildcard or listed twice, or there are more than {MAX_REFERRALS}"
+    )]
+    InvalidReferral(SocketAddr),
 }
 
 impl Target {
@@ -90,6 +107,7 @@ impl Target {
         check_text("serial number", &config.serial, 20)?;
         check_text("model number", &config.model, 40)?;
         check_hosts(&config.hosts)?;
+        check_cntlids(&config.cntlids)?;
         if self.names.contains_key(config.nqn.as_str()) {
             return Err(ConfigError::SubsystemExists(config.nqn));
         }
@@ -102,6 +120,31 @@ impl Target {
         self.subsystems.insert(id, subsystem);
         self.discovery_changed(|hostnqn| hosts.contains(hostnqn), out);
         Ok(id)
+    }
+
+    /// Changes a subsystem: who may use it and how often, and the controller ids of those who come
+    /// from now on. Connections of hosts that may no longer use it end; a host that has more
+    /// controllers than it still may keeps them.
+    ///
+    /// # Errors
+    /// [`ConfigError`]: no such subsystem, a setting that is not valid, or another identity (NQN,
+    /// serial or model number) than before.
+    pub fn update_subsystem(
+        &mut self,
+        id: SubsystemRef,
+        config: SubsystemConfig,
+        out: &mut Vec<TargetAction>,
+    ) -> Result<(), ConfigError> {
+        check_hosts(&config.hosts)?;
+        check_cntlids(&config.cntlids)?;
+        let subsystem = self.known_subsystem(id)?;
+        let SubsystemConfig { nqn, serial, model, hosts, duplicates, cntlids } = config;
+        if (&*subsystem.nqn, &subsystem.serial, &subsystem.model) != (&*nqn, &serial, &model) {
+            return Err(ConfigError::SubsystemIdentityChanged(subsystem.nqn.to_string()));
+        }
+        subsystem.duplicates = duplicates;
+        subsystem.cntlids = cntlids;
+        if subsystem.hosts == hosts { Ok(()) } else { self.set_hosts(id, hosts, out) }
     }
 
     /// Removes a subsystem: its connections end, its view is empty from now on.
@@ -152,6 +195,7 @@ impl Target {
     }
 
     /// Changes a namespace: size, write protection, backing, hints. Connected hosts are told.
+    /// Returns what it was.
     ///
     /// # Errors
     /// [`ConfigError`]: no such subsystem or namespace, a size that is not supported, or another
@@ -161,7 +205,7 @@ impl Target {
         id: SubsystemRef,
         config: NamespaceConfig,
         out: &mut Vec<TargetAction>,
-    ) -> Result<(), ConfigError> {
+    ) -> Result<NamespaceConfig, ConfigError> {
         let subsystem = self.known_subsystem(id)?;
         let nsid = config.nsid;
         let Some(old) = subsystem.namespaces.get(&nsid) else {
@@ -172,13 +216,39 @@ impl Target {
             return Err(ConfigError::IdentityChanged(nsid));
         }
         check_namespace(subsystem, &config)?;
-        if old.config == config {
-            return Ok(());
+        let before = old.config.clone();
+        if before != config {
+            let changed = old.changed(config);
+            subsystem.namespaces.insert(nsid, changed);
+            self.namespace_changed(id, nsid, out);
         }
-        let changed = old.changed(config);
-        subsystem.namespaces.insert(nsid, changed);
+        Ok(before)
+    }
+
+    /// Puts another namespace in the place of one, under its id: with a removal and an addition in
+    /// one step, no host finds the id empty in between. Returns what was there.
+    ///
+    /// # Errors
+    /// [`ConfigError`]: no such subsystem or namespace, or what [`Target::add_namespace`] refuses.
+    pub fn replace_namespace(
+        &mut self,
+        id: SubsystemRef,
+        config: NamespaceConfig,
+        out: &mut Vec<TargetAction>,
+    ) -> Result<NamespaceConfig, ConfigError> {
+        let target = self.config;
+        let subsystem = self.known_subsystem(id)?;
+        let nsid = config.nsid;
+        check_namespace(subsystem, &config)?;
+        let Some(place) = subsystem.namespaces.get_mut(&nsid) else {
+            return Err(ConfigError::UnknownNamespace(nsid));
+        };
+        let before = std::mem::replace(place, Namespace::new(config, &target));
+        for controller in self.controllers.values_mut().filter(|c| c.key.subsystem == id) {
+            controller.features.forget_namespace(nsid);
+        }
         self.namespace_changed(id, nsid, out);
-        Ok(())
+        Ok(before.config)
     }
 
     /// Removes a namespace and returns what it was; connected hosts are told.
@@ -221,49 +291,6 @@ impl Target {
             out,
         );
         self.discovery_changed(|host| before.contains(host) != hosts.contains(host), out);
-        Ok(())
-    }
-
-    /// Adds an address that discovery tells.
-    ///
-    /// # Errors
-    /// [`ConfigError::PortExists`].
-    pub fn add_port(
-        &mut self,
-        port: PortConfig,
-        out: &mut Vec<TargetAction>,
-    ) -> Result<(), ConfigError> {
-        match self.ports.entry(port.id) {
-            Entry::Occupied(_) => return Err(ConfigError::PortExists(port.id)),
-            Entry::Vacant(entry) => entry.insert(port),
-        };
-        self.discovery_changed(|_| true, out);
-        Ok(())
-    }
-
-    /// Removes an address: controllers that were connected through it end.
-    ///
-    /// # Errors
-    /// [`ConfigError::UnknownPort`].
-    pub fn remove_port(&mut self, id: u16, out: &mut Vec<TargetAction>) -> Result<(), ConfigError> {
-        if self.ports.remove(&id).is_none() {
-            return Err(ConfigError::UnknownPort(id));
-        }
-        const REASON: &str = "the port was removed";
-        self.end_controllers(
-            |target, key| {
-                let admin = target.controllers[&key].admin;
-                (target.queues[&admin].info.port == id).then_some(REASON)
-            },
-            out,
-        );
-        let rest: Vec<_> =
-            self.queues.iter().filter(|(_, q)| q.info.port == id).map(|(&key, _)| key).collect();
-        for queue in rest {
-            self.unbind_io_queue(queue);
-            self.close_queue(queue, REASON, out);
-        }
-        self.discovery_changed(|_| true, out);
         Ok(())
     }
 
@@ -310,22 +337,6 @@ impl Target {
             );
         }
     }
-
-    /// The discovery log is another one now for these hosts. Told to persistent connections only,
-    /// those that keep themselves alive (NVMe Base 2.1, 3.1.3.3.2).
-    fn discovery_changed(&mut self, concerns: impl Fn(&str) -> bool, out: &mut Vec<TargetAction>) {
-        self.discovery_generation += 1;
-        for controller in self.controllers.values_mut() {
-            let persistent = controller.keep_alive.kato_ms != 0;
-            if controller.kind == Kind::Discovery && persistent && concerns(&controller.hostnqn) {
-                controller.notify(
-                    AsyncEvent::DISCOVERY_LOG_CHANGED,
-                    AsyncEventConfig::DISCOVERY_LOG,
-                    out,
-                );
-            }
-        }
-    }
 }
 
 fn check_nqn(nqn: &str) -> Result<(), ConfigError> {
@@ -337,6 +348,14 @@ fn check_hosts(hosts: &AllowedHosts) -> Result<(), ConfigError> {
     match hosts {
         AllowedHosts::Any => Ok(()),
         AllowedHosts::Only(names) => names.iter().try_for_each(|name| check_nqn(name)),
+    }
+}
+
+fn check_cntlids(cntlids: &RangeInclusive<u16>) -> Result<(), ConfigError> {
+    let within = |id| ALL_CNTLIDS.contains(id);
+    match within(cntlids.start()) && within(cntlids.end()) && !cntlids.is_empty() {
+        true => Ok(()),
+        false => Err(ConfigError::InvalidCntlids(cntlids.clone())),
     }
 }
 

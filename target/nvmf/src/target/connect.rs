@@ -7,7 +7,7 @@ use super::features::Features;
 use super::keep_alive::KeepAlive;
 use super::logs::changed::ChangedNamespaces;
 use super::logs::error::ErrorLog;
-use super::{Binding, Bound, DISCOVERY_SUBSYSTEM, Target, TargetAction};
+use super::{Binding, Bound, DISCOVERY_SUBSYSTEM, DuplicateHosts, Target, TargetAction};
 use crate::{Outcome, QueueKey, SubsystemRef};
 use core::time::Duration;
 use nvme_spec_types::fabrics::{
@@ -102,6 +102,10 @@ impl Target {
             return Err(Fail::connect(ConnectLocation::CNTLID));
         }
         let id = request.subsystem;
+        if self.is_one_too_many(queue, request) {
+            // Not for ever: its controller from before ends at the latest with its timer.
+            return Err(Fail::retry(StatusCode::CONNECT_CONTROLLER_BUSY));
+        }
         let controllers = &self.controllers;
         let in_use = |cntlid| controllers.contains_key(&ControllerKey { subsystem: id, cntlid });
         let subsystem = self.subsystems.get_mut(&id);
@@ -132,6 +136,27 @@ impl Target {
         Ok(key)
     }
 
+    /// Whether the host has a controller of the subsystem already, and may not have another.
+    ///
+    /// A host is known by its NQN when it comes to access, and by its identifier when it comes to
+    /// what is held in its name; the specification ties neither to the other. So one NQN with two
+    /// identifiers, and one identifier with two NQNs, may both connect, and count as one here.
+    fn is_one_too_many(&self, queue: QueueKey, request: &Request) -> bool {
+        let port_of = |queue: QueueKey| self.queues.get(&queue).map(|state| state.info.port);
+        let per_port = match self.subsystems[&request.subsystem].duplicates {
+            DuplicateHosts::Allow => return false,
+            DuplicateHosts::OnePerPort => true,
+            DuplicateHosts::Refuse => false,
+        };
+        self.controllers.values().any(|other| {
+            let same_name = *other.hostnqn == *request.hostnqn.as_str();
+            let same_id = request.hostid != [0; 16] && other.hostid == request.hostid;
+            other.key.subsystem == request.subsystem
+                && (same_name || same_id)
+                && (!per_port || port_of(other.admin) == port_of(queue))
+        })
+    }
+
     /// An I/O queue joins a controller of the same host.
     fn connect_io(&mut self, queue: QueueKey, request: &Request) -> Result<ControllerKey, Fail> {
         let admitted_for = self.queues[&queue].info.admission.cntlid;
@@ -157,6 +182,7 @@ impl Target {
             );
         }
         controller.io_queues.insert(qid, queue);
+        self.on_queue_managed(key);
         Ok(key)
     }
 

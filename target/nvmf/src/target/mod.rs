@@ -37,10 +37,11 @@ mod tests;
 
 pub use admission::{ADMIN_QUEUE_ENTRIES, RejectReason};
 pub use api::{
-    AbortToken, Admission, AllowedHosts, Binding, NamespaceConfig, PortConfig, QueueInfo,
-    SubsystemConfig, TargetAction, TargetConfig,
+    ALL_CNTLIDS, AbortToken, Admission, AllowedHosts, Binding, DiscoveryConfig, DuplicateHosts,
+    NamespaceConfig, PortConfig, QueueInfo, Referral, SubsystemConfig, TargetAction, TargetConfig,
+    TellPorts,
 };
-pub use config::ConfigError;
+pub use config::{ConfigError, MAX_REFERRALS};
 pub use status::{ControllerStatus, NamespaceStatus, QueueStatus, SubsystemStatus};
 pub use subsystem::{DISCOVERY_SUBSYSTEM, MAX_NAMESPACES};
 
@@ -61,6 +62,7 @@ pub struct Target {
     names: BTreeMap<Arc<str>, SubsystemRef>,
     next_subsystem: u32,
     ports: BTreeMap<u16, PortConfig>,
+    discovery: DiscoveryConfig,
     /// GENCTR of the discovery log.
     discovery_generation: u64,
     queues: BTreeMap<QueueKey, QueueState>,
@@ -112,6 +114,7 @@ impl Target {
             names,
             next_subsystem: DISCOVERY_SUBSYSTEM.0 + 1,
             ports: BTreeMap::new(),
+            discovery: DiscoveryConfig::default(),
             discovery_generation: 0,
             queues: BTreeMap::new(),
             controllers: BTreeMap::new(),

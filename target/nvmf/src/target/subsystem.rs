@@ -1,11 +1,12 @@
 //! A subsystem: its name, who may use it, its namespaces.
 
-use super::{AllowedHosts, NamespaceConfig, SubsystemConfig, TargetConfig};
+use super::{ALL_CNTLIDS, AllowedHosts, DuplicateHosts, NamespaceConfig};
+use super::{SubsystemConfig, TargetConfig};
 use crate::SubsystemRef;
 use crate::view::{IoCounters, IoTotals, NamespaceView, SubsystemView};
-use nvme_spec_types::fabrics::CNTLID_MAX;
 use nvme_spec_types::nqn::DISCOVERY_NQN;
 use std::collections::BTreeMap;
+use std::ops::RangeInclusive;
 use std::sync::Arc;
 
 /// The discovery subsystem, which is always there.
@@ -20,11 +21,13 @@ pub(super) struct Subsystem {
     pub(super) serial: String,
     pub(super) model: String,
     pub(super) hosts: AllowedHosts,
+    pub(super) duplicates: DuplicateHosts,
+    pub(super) cntlids: RangeInclusive<u16>,
     /// By nsid; at most [`MAX_NAMESPACES`].
     pub(super) namespaces: BTreeMap<u32, Namespace>,
     /// What its I/O queues were last told.
     pub(super) view: Arc<SubsystemView>,
-    /// The controller id that was given last.
+    /// The controller id that was given last; 0 for none.
     last_cntlid: u16,
 }
 
@@ -43,6 +46,8 @@ impl Subsystem {
             serial: config.serial,
             model: config.model,
             hosts: config.hosts,
+            duplicates: config.duplicates,
+            cntlids: config.cntlids,
             namespaces: BTreeMap::new(),
             view: Arc::new(view),
             last_cntlid: 0,
@@ -56,6 +61,8 @@ impl Subsystem {
             serial: "discovery".to_owned(),
             model: "nvmfd".to_owned(),
             hosts: AllowedHosts::Any,
+            duplicates: DuplicateHosts::Allow,
+            cntlids: ALL_CNTLIDS,
         };
         Subsystem::new(DISCOVERY_SUBSYSTEM, config, 0)
     }
@@ -64,11 +71,15 @@ impl Subsystem {
         self.hosts.contains(hostnqn)
     }
 
-    /// A controller id that is not in use: the next after the last one given, so that an id comes
-    /// back as late as possible.
+    /// A controller id of the subsystem's range that is not in use: the next after the last one
+    /// given, so that an id comes back as late as possible.
     pub(super) fn allocate_cntlid(&mut self, in_use: impl Fn(u16) -> bool) -> Option<u16> {
-        let after = (self.last_cntlid + 1..=CNTLID_MAX).chain(1..=self.last_cntlid);
-        let cntlid = after.into_iter().find(|&id| !in_use(id))?;
+        let (first, last) = (*self.cntlids.start(), *self.cntlids.end());
+        let next = match self.last_cntlid {
+            given if self.cntlids.contains(&given) => given + 1,
+            _ => first,
+        };
+        let cntlid = (next..=last).chain(first..next).find(|&id| !in_use(id))?;
         self.last_cntlid = cntlid;
         Some(cntlid)
     }

@@ -36,6 +36,8 @@ pub(super) fn subsystem_config() -> SubsystemConfig {
         serial: "SN1".to_owned(),
         model: "a model".to_owned(),
         hosts: AllowedHosts::Any,
+        duplicates: DuplicateHosts::Allow,
+        cntlids: ALL_CNTLIDS,
     }
 }
 

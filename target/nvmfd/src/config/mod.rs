@@ -4,6 +4,7 @@
 //! names. What [`load`] returns has no contradictions left in it; whether the paths exist is found
 //! out when they are opened.
 
+mod fabrics;
 mod problem;
 mod raw;
 mod resolve;
@@ -15,12 +16,13 @@ pub(crate) use problem::ConfigErrors;
 pub(crate) use units::in_words;
 
 use backing::BackingSpec;
-use nvmf::target::AllowedHosts;
+use nvmf::target::{AllowedHosts, DiscoveryConfig, DuplicateHosts};
 use problem::Problem;
 use reactor::run::PollMode;
 use serde::Deserialize;
 use std::io::Read;
 use std::net::SocketAddr;
+use std::ops::RangeInclusive;
 use std::path::Path;
 use std::time::Duration;
 
@@ -32,6 +34,7 @@ const MAX_FILE: u64 = 16 << 20;
 pub(crate) struct Config {
     pub(crate) listeners: Vec<Listener>,
     pub(crate) subsystems: Vec<Subsystem>,
+    pub(crate) discovery: DiscoveryConfig,
     pub(crate) log: Log,
     pub(crate) tuning: Tuning,
 }
@@ -63,6 +66,8 @@ pub(crate) struct Subsystem {
     pub(crate) serial: String,
     pub(crate) model: String,
     pub(crate) hosts: AllowedHosts,
+    pub(crate) duplicates: DuplicateHosts,
+    pub(crate) cntlids: RangeInclusive<u16>,
     /// By rising nsid.
     pub(crate) namespaces: Vec<Namespace>,
 }

@@ -12,6 +12,8 @@ pub(super) struct RawConfig {
     #[serde(default)]
     pub(super) subsystem: Vec<RawSubsystem>,
     #[serde(default)]
+    pub(super) discovery: RawDiscovery,
+    #[serde(default)]
     pub(super) log: RawLog,
     #[serde(default)]
     pub(super) tuning: RawTuning,
@@ -34,6 +36,9 @@ pub(super) struct RawSubsystem {
     pub(super) serial: Option<Spanned<String>>,
     pub(super) model: Option<Spanned<String>>,
     #[serde(default)]
+    pub(super) duplicate_hosts: RawDuplicates,
+    pub(super) cntlids: Option<Spanned<[u16; 2]>>,
+    #[serde(default)]
     pub(super) namespace: Vec<Spanned<RawNamespace>>,
 }
 
@@ -53,6 +58,41 @@ pub(super) struct RawNamespace {
     pub(super) nguid: Option<Spanned<String>>,
     pub(super) eui64: Option<Spanned<String>>,
     pub(super) inject: Option<Spanned<RawInject>>,
+}
+
+#[derive(Debug, Clone, Copy, Default, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum RawDuplicates {
+    #[default]
+    Allow,
+    OnePerListener,
+    Refuse,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct RawDiscovery {
+    pub(super) nqn: Option<Spanned<String>>,
+    #[serde(default)]
+    pub(super) listeners: RawTell,
+    #[serde(default)]
+    pub(super) referral: Vec<RawReferral>,
+}
+
+#[derive(Debug, Clone, Copy, Default, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(super) enum RawTell {
+    #[default]
+    Reachable,
+    Asked,
+    All,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct RawReferral {
+    pub(super) address: Spanned<String>,
+    pub(super) nqn: Option<Spanned<String>>,
 }
 
 #[derive(Debug, Default, Deserialize)]

@@ -2,8 +2,8 @@
 
 use super::problem::Problem;
 use super::raw::{RawConfig, RawFormat, RawNamespace, RawPoll, RawSize, RawSubsystem, RawTuning};
-use super::units;
 use super::{Config, Inject, Listener, Log, Namespace, Subsystem, Tuning};
+use super::{fabrics, units};
 use backing::{BackingSpec, BlockSize, Medium};
 use nvme_spec_types::nqn::Nqn;
 use nvmf::target::AllowedHosts;
@@ -28,6 +28,9 @@ const MAX_SUBSYSTEMS: usize = 1024;
 const MAX_LISTENERS: usize = 64;
 /// Most data cores.
 const MAX_DATA_CORES: u16 = 64;
+/// I/O queues of a controller for each data core, unless the file says otherwise: enough for every
+/// core to have some of each host's, few enough for many hosts.
+const QUEUES_PER_CORE: u16 = 4;
 /// Data cores that "automatic" gives at most: more seldom pays without tuning.
 const AUTOMATIC_CORES: u16 = 8;
 
@@ -40,7 +43,7 @@ const MAX_RAM: u64 = 16 * TIB;
 /// Largest file or null disk, a power of two below what a file offset can say.
 const MAX_DISK: u64 = 1 << 62;
 
-type Problems = Vec<Problem>;
+pub(super) type Problems = Vec<Problem>;
 
 /// `text` is what `raw` was read from: disks remember their line.
 pub(super) fn resolve(raw: &RawConfig, text: &str) -> Result<Config, Problems> {
@@ -48,10 +51,11 @@ pub(super) fn resolve(raw: &RawConfig, text: &str) -> Result<Config, Problems> {
     let listeners = listeners(raw, &mut problems);
     let newlines: Vec<usize> = text.match_indices('\n').map(|(at, _)| at).collect();
     let subsystems = subsystems(raw, &newlines, &mut problems);
+    let discovery = fabrics::discovery(raw, &mut problems);
     let log = log(raw, &mut problems);
     let tuning = tuning(&raw.tuning, &mut problems);
     if problems.is_empty() {
-        Ok(Config { listeners, subsystems, log, tuning })
+        Ok(Config { listeners, subsystems, discovery, log, tuning })
     } else {
         Err(problems)
     }
@@ -127,12 +131,22 @@ fn subsystems(raw: &RawConfig, newlines: &[usize], problems: &mut Problems) -> V
         let model = text_field("model", subsystem.model.as_ref(), 40, problems)
             .unwrap_or_else(|| "nvmfd".to_owned());
         let namespaces = namespaces(subsystem, newlines, &mut exported, problems);
-        all.push(Subsystem { nqn: nqn.clone(), serial, model, hosts, namespaces });
+        let duplicates = fabrics::duplicates(subsystem.duplicate_hosts);
+        let cntlids = fabrics::cntlids(subsystem.cntlids.as_ref(), problems);
+        all.push(Subsystem {
+            nqn: nqn.clone(),
+            serial,
+            model,
+            hosts,
+            duplicates,
+            cntlids,
+            namespaces,
+        });
     }
     all
 }
 
-fn check_nqn(key: &str, nqn: &Spanned<String>, problems: &mut Problems) {
+pub(super) fn check_nqn(key: &str, nqn: &Spanned<String>, problems: &mut Problems) {
     let hint = "an NQN looks like nqn.2026-11.org.example:disk1";
     let name = nqn.get_ref();
     match Nqn::new(name).and_then(|nqn| nqn.check_form()) {
@@ -466,7 +480,13 @@ fn tuning(raw: &RawTuning, problems: &mut Problems) -> Tuning {
         max_transfer: max_transfer as u32,
         in_capsule: in_capsule as u32,
         queue_depth: number("queue_depth", &raw.queue_depth, 128, 16..=4096, problems),
-        max_io_queues: number("max_io_queues", &raw.max_io_queues, 128, 1..=1024, problems),
+        max_io_queues: number(
+            "max_io_queues",
+            &raw.max_io_queues,
+            data_cores * QUEUES_PER_CORE,
+            1..=1024,
+            problems,
+        ),
         max_queues: number("max_queues", &raw.max_queues, 4096, 2..=65536, problems) as usize,
         max_reads: number("max_reads", &raw.max_reads, 16, 1..=255, problems),
         shared_receive_queue: raw.shared_receive_queue.unwrap_or(true),

@@ -72,7 +72,8 @@ fn a_misspelt_key_is_named_with_its_place_and_a_guess() {
     );
     assert_eq!(
         errors(&with("allow_any_host", "frobnicate")).lines().last().unwrap(),
-        "  hint: allowed here: nqn, allow_any_host, allowed_hosts, serial, model, namespace"
+        "  hint: allowed here: nqn, allow_any_host, allowed_hosts, serial, model, \
+         duplicate_hosts, cntlids, namespace"
     );
 }
 
@@ -294,7 +295,7 @@ fn the_defaults_in_the_reference_are_the_defaults() {
         .map(|line| if is_option(line) { &line[1..] } else { line })
         .map(|line| format!("{line}\n"))
         .collect();
-    assert_eq!(reference.lines().filter(|line| is_option(line)).count(), 21);
+    assert_eq!(reference.lines().filter(|line| is_option(line)).count(), 23);
     assert_eq!(parsed(&spelt_out), parsed(&reference));
 }
 
@@ -302,7 +303,16 @@ fn the_defaults_in_the_reference_are_the_defaults() {
 fn the_reference_names_every_key() {
     let reference = shipped("nvmfd.toml");
     let listener = "[[listener]]\naddress = \"a\"\nfrob = 1\n";
-    for table in ["[frob]\n", listener, "[log]\nfrob = 1\n", "[tuning]\nfrob = 1\n"] {
+    let referral = "[discovery]\nreferral = [{ address = \"a\", frob = 1 }]\n";
+    for table in [
+        "[frob]\n",
+        listener,
+        "[discovery]\nfrob = 1\n",
+        referral,
+        "[log]\nfrob = 1\n",
+        "[tuning]\nfrob = 1\n",
+        "[[subsystem]]\nfrob = 1\n",
+    ] {
         let message = toml::from_str::<raw::RawConfig>(table).unwrap_err().message().to_owned();
         for key in message.split('`').skip(3).step_by(2) {
             assert!(reference.contains(key), "{key} is not in the reference");
@@ -389,4 +399,75 @@ fn disks_know_their_lines() {
     let text = format!("{GOOD}[[subsystem.namespace]]\nram = 512\n");
     let lines: Vec<usize> = parsed(&text).subsystems[0].namespaces.iter().map(|d| d.line).collect();
     assert_eq!(lines, [9, 11]);
+}
+
+#[test]
+fn io_queues_of_a_host_go_by_the_data_cores_unless_given() {
+    let most = |tuning: &str| parsed(&format!("{GOOD}[tuning]\n{tuning}\n")).tuning.max_io_queues;
+    assert_eq!(most("data_cores = 1"), 4);
+    assert_eq!(most("data_cores = 64"), 256);
+    assert_eq!(most("data_cores = 2\nmax_io_queues = 64"), 64);
+}
+
+#[test]
+fn a_subsystem_says_how_hosts_belong_to_it() {
+    let with =
+        |more: &str| with("allow_any_host = true", &format!("allow_any_host = true\n{more}"));
+    let plain = &parsed(GOOD).subsystems[0];
+    assert_eq!((plain.duplicates, plain.cntlids.clone()), (DuplicateHosts::Allow, 1..=65519));
+    let text = with("duplicate_hosts = \"one_per_listener\"\ncntlids = [100, 200]");
+    let set = &parsed(&text).subsystems[0];
+    assert_eq!((set.duplicates, set.cntlids.clone()), (DuplicateHosts::OnePerPort, 100..=200));
+    let refuse = parsed(&with("duplicate_hosts = \"refuse\""));
+    assert_eq!(refuse.subsystems[0].duplicates, DuplicateHosts::Refuse);
+    for range in ["[0, 5]", "[7, 6]", "[1, 65520]"] {
+        let said = errors(&with(&format!("cntlids = {range}")));
+        assert!(said.contains("is no range within 1 to 65519"), "{said}");
+    }
+}
+
+#[test]
+fn discovery_has_a_name_a_view_and_referrals() {
+    use nvmf::target::{DiscoveryConfig, Referral, TellPorts};
+    let discovery = |table: &str| format!("{GOOD}[discovery]\n{table}\n");
+    assert_eq!(parsed(GOOD).discovery, DiscoveryConfig::default());
+    let text = discovery(
+        "nqn = \"nqn.2026-11.io.nvmfd:own\"\nlisteners = \"all\"\n\
+         referral = [{ address = \"10.8.0.2\" }, \
+         { address = \"[fd00::2]:8009\", nqn = \"nqn.2026-11.io.nvmfd:other\" }]",
+    );
+    let expected = DiscoveryConfig {
+        nqn: Some("nqn.2026-11.io.nvmfd:own".to_owned()),
+        tell: TellPorts::All,
+        referrals: vec![
+            Referral { address: "10.8.0.2:4420".parse().unwrap(), nqn: None },
+            Referral {
+                address: "[fd00::2]:8009".parse().unwrap(),
+                nqn: Some("nqn.2026-11.io.nvmfd:other".to_owned()),
+            },
+        ],
+    };
+    assert_eq!(parsed(&text).discovery, expected);
+    for (table, wrong) in [
+        ("nqn = \"nqn.2026-11.io.nvmfd:demo\"", "is a subsystem's name"),
+        ("nqn = \"own\"", "discovery.nqn: \"own\" is not an NQN"),
+        ("referral = [{ address = \"0.0.0.0\" }]", "is no address that a host can connect to"),
+        ("referral = [{ address = \"a\" }]", "discovery.referral.address: \"a\" is not an IP"),
+        (
+            "referral = [{ address = \"10.0.0.1\" }, { address = \"10.0.0.1:4420\" }]",
+            "is listed twice",
+        ),
+        ("listeners = \"some\"", "unknown variant"),
+    ] {
+        let said = errors(&discovery(table));
+        assert!(said.contains(wrong), "{said}");
+    }
+}
+
+#[test]
+fn a_name_with_a_blank_is_refused() {
+    for name in ["nqn.2026-11.io.nvmfd:a disk", "nqn.2026-11.io.nvmfd:disk "] {
+        let said = errors(&with("nqn.2026-11.io.nvmfd:demo", name));
+        assert!(said.contains("of the name is a blank"), "{said}");
+    }
 }

@@ -229,6 +229,8 @@ where
             serial: subsystem.serial.clone(),
             model: subsystem.model.clone(),
             hosts: subsystem.hosts.clone(),
+            duplicates: subsystem.duplicates,
+            cntlids: subsystem.cntlids.clone(),
         };
         let id = control.add_subsystem(now, added).with_context(wrong)?;
         for disk in disks.iter().filter(|disk| disk.subsystem == place) {
@@ -240,6 +242,7 @@ where
             control.add_namespace(now, id, namespace).with_context(wrong)?;
         }
     }
+    control.set_discovery(now, config.discovery.clone()).context("discovery")?;
     for (port, listener) in config.listeners.iter().enumerate() {
         let address = listener.address;
         control.listen(now, PortConfig { id: port as u16 + 1, address })?;

@@ -25,9 +25,10 @@ use crate::mail::{ToControl, ToCore};
 use backing::{BackingId, BlockIo};
 use log_limit::LogLimit;
 use nvmf::target::{
-    AllowedHosts, ConfigError, NamespaceConfig, PortConfig, SubsystemConfig, Target, TargetAction,
+    AllowedHosts, ConfigError, DiscoveryConfig, NamespaceConfig, PortConfig, SubsystemConfig,
+    Target, TargetAction,
 };
-use nvmf::{QueueKey, SubsystemRef};
+use nvmf::{BackingRef, QueueKey, SubsystemRef};
 use queues::Queues;
 use rdma::{
     ConnectionManager, CoreIndex, Device, ListenError, ListenerId, Now, device::PollSource,
@@ -228,6 +229,20 @@ where
         self.configure(now, |target, out| target.remove_subsystem(subsystem, out))
     }
 
+    /// Changes what may change of a subsystem: who may use it and how, and the controller ids.
+    /// Connections of hosts that may no longer use it end.
+    ///
+    /// # Errors
+    /// When there is no such subsystem, its identity would change, or a setting is not valid.
+    pub fn update_subsystem(
+        &mut self,
+        now: Now,
+        subsystem: SubsystemRef,
+        config: SubsystemConfig,
+    ) -> Result<(), ConfigError> {
+        self.configure(now, |target, out| target.update_subsystem(subsystem, config, out))
+    }
+
     /// Sets which hosts may use a subsystem; connections of others end.
     ///
     /// # Errors
@@ -239,6 +254,14 @@ where
         hosts: AllowedHosts,
     ) -> Result<(), ConfigError> {
         self.configure(now, |target, out| target.set_hosts(subsystem, hosts, out))
+    }
+
+    /// Sets what discovery tells beside the subsystems.
+    ///
+    /// # Errors
+    /// What the target finds wrong with it.
+    pub fn set_discovery(&mut self, now: Now, config: DiscoveryConfig) -> Result<(), ConfigError> {
+        self.configure(now, |target, out| target.set_discovery(config, out))
     }
 
     /// Adds a namespace whose backing was added before; connected hosts are told.
@@ -254,7 +277,9 @@ where
         self.configure(now, |target, out| target.add_namespace(subsystem, config, out))
     }
 
-    /// Changes what may change of a namespace: size, write protection; connected hosts are told.
+    /// Changes what may change of a namespace: size, write protection, backing; connected hosts are
+    /// told. The backing that it leaves, if it goes to another, is removed and returned, as by
+    /// [`remove_namespace`](Self::remove_namespace).
     ///
     /// # Errors
     /// When there is no such namespace or its identity would change.
@@ -263,8 +288,29 @@ where
         now: Now,
         subsystem: SubsystemRef,
         config: NamespaceConfig,
-    ) -> Result<(), ConfigError> {
-        self.configure(now, |target, out| target.update_namespace(subsystem, config, out))
+    ) -> Result<Option<BackingId>, ConfigError> {
+        let after = config.backing;
+        let before =
+            self.configure(now, |target, out| target.update_namespace(subsystem, config, out))?;
+        Ok((before.backing != after).then(|| self.abandon(now, before.backing)))
+    }
+
+    /// Puts another namespace, whose backing was added before, in the place of one: what hosts know
+    /// it by may be another. Returns the backing that was there, as
+    /// [`update_namespace`](Self::update_namespace) does.
+    ///
+    /// # Errors
+    /// When there is no such namespace, or what the target finds wrong with the new one.
+    pub fn replace_namespace(
+        &mut self,
+        now: Now,
+        subsystem: SubsystemRef,
+        config: NamespaceConfig,
+    ) -> Result<Option<BackingId>, ConfigError> {
+        let after = config.backing;
+        let before =
+            self.configure(now, |target, out| target.replace_namespace(subsystem, config, out))?;
+        Ok((before.backing != after).then(|| self.abandon(now, before.backing)))
     }
 
     /// Removes a namespace and then its backing, which is returned;
@@ -280,9 +326,13 @@ where
     ) -> Result<BackingId, ConfigError> {
         let removed =
             self.configure(now, |target, out| target.remove_namespace(subsystem, nsid, out))?;
-        let backing = BackingId(removed.backing.0);
+        Ok(self.abandon(now, removed.backing))
+    }
+
+    fn abandon(&mut self, now: Now, backing: BackingRef) -> BackingId {
+        let backing = BackingId(backing.0);
         self.remove_backing(now, backing);
-        Ok(backing)
+        backing
     }
 
     /// Stops listening and ends all connections. [`ControlEvent::Drained`] or

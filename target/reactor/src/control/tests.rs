@@ -4,7 +4,7 @@
 use super::*;
 use crate::core::CoreConfig;
 use nvme_spec_types::rdma_cm::{CmReject, CmRejectStatus};
-use nvmf::target::{Binding, TargetConfig};
+use nvmf::target::{ALL_CNTLIDS, Binding, DuplicateHosts, TargetConfig};
 use rdma::cm::{DeviceCaps, QpParams};
 use rdma::{
     AcceptParams, Attached, CmError, CmEvent, ConnId, ConnectRequest, RecvQueueId, RecvWr, SendWr,
@@ -482,7 +482,7 @@ fn stopping_does_not_wait_for_ever() {
 fn namespace(nsid: u32, backing: u32) -> NamespaceConfig {
     NamespaceConfig {
         nsid,
-        backing: nvmf::BackingRef(backing),
+        backing: BackingRef(backing),
         lba_shift: 9,
         block_count: 8,
         read_only: false,
@@ -497,16 +497,22 @@ fn namespace(nsid: u32, backing: u32) -> NamespaceConfig {
     }
 }
 
-#[test]
-fn a_removed_namespace_leaves_every_core_before_its_disk_may_be_closed() {
-    let mut bench = bench();
-    let subsystem = SubsystemConfig {
+fn add_subsystem(bench: &mut Bench) -> SubsystemRef {
+    let config = SubsystemConfig {
         nqn: "nqn.2026-11.io.nvmfd:test".into(),
         serial: "1".into(),
         model: "m".into(),
         hosts: AllowedHosts::Any,
+        duplicates: DuplicateHosts::Allow,
+        cntlids: ALL_CNTLIDS,
     };
-    let subsystem = bench.control.add_subsystem(NOW, subsystem).unwrap();
+    bench.control.add_subsystem(NOW, config).unwrap()
+}
+
+#[test]
+fn a_removed_namespace_leaves_every_core_before_its_disk_may_be_closed() {
+    let mut bench = bench();
+    let subsystem = add_subsystem(&mut bench);
     bench.control.add_backing(NOW, BackingId(5), ());
     bench.control.add_namespace(NOW, subsystem, namespace(1, 5)).unwrap();
     bench.turn();
@@ -522,4 +528,27 @@ fn a_removed_namespace_leaves_every_core_before_its_disk_may_be_closed() {
     assert_eq!(bench.control.next_event(), None);
     bench.core(ToControl::BackingRemoved(BackingId(5)));
     assert_eq!(bench.control.next_event(), Some(ControlEvent::BackingRemoved(BackingId(5))));
+}
+
+#[test]
+fn a_namespace_that_goes_to_another_disk_lets_go_of_the_first() {
+    let mut bench = bench();
+    let subsystem = add_subsystem(&mut bench);
+    for id in [5, 6, 7] {
+        bench.control.add_backing(NOW, BackingId(id), ());
+    }
+    bench.control.add_namespace(NOW, subsystem, namespace(1, 5)).unwrap();
+    bench.turn();
+    bench.told();
+    let larger = NamespaceConfig { block_count: 9, read_only: true, ..namespace(1, 5) };
+    assert_eq!(bench.control.update_namespace(NOW, subsystem, larger), Ok(None));
+    let moved = bench.control.update_namespace(NOW, subsystem, namespace(1, 6));
+    assert_eq!(moved, Ok(Some(BackingId(5))));
+    let other = NamespaceConfig { uuid: [9; 16], ..namespace(1, 7) };
+    let replaced = bench.control.replace_namespace(NOW, subsystem, other);
+    assert_eq!(replaced, Ok(Some(BackingId(6))));
+    bench.turn();
+    let told: Vec<String> = bench.told().into_iter().filter(|t| t.starts_with("1:")).collect();
+    let expected = ["1: publish 1", "1: publish 1", "1: remove 5", "1: publish 1", "1: remove 6"];
+    assert_eq!(told, expected);
 }

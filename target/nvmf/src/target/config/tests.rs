@@ -1,5 +1,6 @@
 use super::super::tests::*;
 use super::*;
+use crate::target::DuplicateHosts;
 use crate::view::SubsystemView;
 use nvme_spec_types::nqn::DISCOVERY_NQN;
 use std::sync::Arc;
@@ -202,23 +203,6 @@ fn hosts_that_lose_their_right_are_closed_and_the_others_stay() {
 }
 
 #[test]
-fn a_removed_port_closes_what_came_through_it() {
-    let mut bench = Bench::new();
-    let (admin, cntlid) = bench.ready();
-    let io = bench.io_queue(cntlid, 1).unwrap();
-    let unconnected = bench.open(0, 32);
-    let second = PortConfig { id: 2, address: "192.0.2.2:4420".parse().unwrap() };
-    bench.target.add_port(second.clone(), &mut bench.out).unwrap();
-    assert_eq!(bench.target.add_port(second, &mut bench.out), Err(ConfigError::PortExists(2)));
-    bench.target.remove_port(2, &mut bench.out).unwrap();
-    assert_eq!(bench.closed(), []);
-    bench.target.remove_port(1, &mut bench.out).unwrap();
-    let closed: Vec<_> = bench.closed().into_iter().map(|(queue, _)| queue).collect();
-    assert_eq!(closed, [io, admin, unconnected]);
-    assert_eq!(bench.target.remove_port(1, &mut bench.out), Err(ConfigError::UnknownPort(1)));
-}
-
-#[test]
 fn status_tells_what_is_configured_and_connected() {
     let mut bench = Bench::new();
     let (admin, cntlid) = bench.ready();
@@ -230,4 +214,56 @@ fn status_tells_what_is_configured_and_connected() {
     assert_eq!((controller.cntlid, &*controller.hostnqn, controller.ready), (1, HOSTNQN, true));
     let queues: Vec<_> = controller.queues.iter().map(|q| (q.queue, q.qid, q.sq_entries)).collect();
     assert_eq!(queues, [(admin, 0, 32), (io, 3, 128)]);
+}
+
+#[test]
+fn a_subsystem_changes_in_what_it_allows_and_not_in_what_it_is() {
+    let mut bench = Bench::new();
+    bench.ready();
+    let id = bench.subsystem;
+    let mut update = |change: fn(&mut SubsystemConfig)| {
+        let mut config = subsystem_config();
+        change(&mut config);
+        let result = bench.target.update_subsystem(id, config, &mut bench.out);
+        result.map(|()| bench.closed().len())
+    };
+    assert_eq!(update(|c| c.cntlids = 100..=200), Ok(0));
+    assert_eq!(update(|c| c.cntlids = 0..=5), Err(ConfigError::InvalidCntlids(0..=5)));
+    assert_eq!(update(|c| c.cntlids = 9..=0xfff0), Err(ConfigError::InvalidCntlids(9..=0xfff0)));
+    let identity = Err(ConfigError::SubsystemIdentityChanged(SUBNQN.to_owned()));
+    assert_eq!(update(|c| c.serial = "SN2".to_owned()), identity);
+    assert_eq!(update(|c| c.model = "another".to_owned()), identity);
+    assert_eq!(update(|c| c.duplicates = DuplicateHosts::Refuse), Ok(0));
+    assert_eq!(update(|c| c.hosts = AllowedHosts::Only(Vec::new())), Ok(1));
+}
+
+#[test]
+fn a_replaced_namespace_is_another_under_the_same_id() {
+    let mut bench = Bench::new();
+    let mut other = namespace_config(1);
+    (other.backing, other.uuid, other.lba_shift) = (crate::BackingRef(77), [3; 16], 12);
+    let id = bench.subsystem;
+    let before = bench.target.replace_namespace(id, other.clone(), &mut bench.out).unwrap();
+    assert_eq!(before, namespace_config(1));
+    let views = published(&mut bench);
+    assert_eq!(views.len(), 1, "no view without the namespace");
+    let ns = views[0].namespace(1).unwrap();
+    assert_eq!((ns.backing, ns.lba_shift), (other.backing, 12));
+    let unknown = NamespaceConfig { nsid: 2, ..namespace_config(2) };
+    let error = bench.target.replace_namespace(id, unknown, &mut bench.out);
+    assert_eq!(error, Err(ConfigError::UnknownNamespace(2)));
+}
+
+#[test]
+fn hundreds_of_namespaces_with_gaps_are_found_by_their_ids() {
+    let mut bench = Bench::new();
+    let nsids: Vec<u32> = (2..=700).map(|n| n * n).collect();
+    for &nsid in &nsids {
+        add(&mut bench, namespace_config(nsid)).unwrap();
+    }
+    let view = published(&mut bench).pop().unwrap();
+    for nsid in 1..=700 * 700 + 1 {
+        let there = nsid == 1 || nsids.binary_search(&nsid).is_ok();
+        assert_eq!(view.namespace(nsid).map(|ns| ns.nsid), there.then_some(nsid));
+    }
 }

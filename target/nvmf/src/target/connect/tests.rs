@@ -263,3 +263,99 @@ fn a_queue_id_in_use_is_out_of_sequence_until_its_connection_closes() {
     let controller = bench.target.controllers().next().unwrap();
     assert_eq!(controller.queues.iter().map(|q| q.queue).collect::<Vec<_>>(), [admin, new]);
 }
+
+/// Whether the host may connect a second time, with what is changed, over the same port or another.
+fn second(
+    duplicates: DuplicateHosts,
+    port: u16,
+    change: impl FnOnce(&mut ConnectData),
+) -> Result<u16, Outcome> {
+    let mut bench = Bench::new();
+    let config = SubsystemConfig { duplicates, ..subsystem_config() };
+    bench.target.update_subsystem(bench.subsystem, config, &mut bench.out).unwrap();
+    bench.ready();
+    let queue = bench.open(0, 32);
+    bench.target.queues.get_mut(&queue).unwrap().info.port = port;
+    let mut data = connect_data(SUBNQN, CNTLID_DYNAMIC);
+    change(&mut data);
+    bench.connect(queue, &admin_connect(), &data)
+}
+
+fn other_name(data: &mut ConnectData) {
+    data.hostnqn_field = Nqn::new("nqn.2026-01.io.example:other").unwrap().to_field();
+}
+
+#[test]
+fn a_host_that_comes_twice_is_allowed_refused_or_allowed_over_another_port() {
+    let busy = Err(Outcome::error(StatusCode::CONNECT_CONTROLLER_BUSY.into()));
+    let again = |duplicates, port| second(duplicates, port, |_| {});
+    assert_eq!(again(DuplicateHosts::Allow, 1), Ok(2));
+    assert_eq!(again(DuplicateHosts::OnePerPort, 1), busy);
+    assert_eq!(again(DuplicateHosts::OnePerPort, 2), Ok(2));
+    assert_eq!(again(DuplicateHosts::Refuse, 2), busy);
+}
+
+#[test]
+fn a_host_is_the_same_by_its_name_or_its_identifier() {
+    let busy = Err(Outcome::error(StatusCode::CONNECT_CONTROLLER_BUSY.into()));
+    let refuse = DuplicateHosts::Refuse;
+    assert_eq!(second(refuse, 1, other_name), busy);
+    assert_eq!(second(refuse, 1, |data| data.hostid[0] ^= 1), busy);
+    let stranger = |data: &mut ConnectData| {
+        other_name(data);
+        data.hostid[0] ^= 1;
+    };
+    assert_eq!(second(refuse, 1, stranger), Ok(2));
+    // Nothing ties a name to an identifier where hosts may come as often as they want.
+    assert_eq!(second(DuplicateHosts::Allow, 1, other_name), Ok(2));
+    assert_eq!(second(DuplicateHosts::Allow, 1, |data| data.hostid[0] ^= 1), Ok(2));
+}
+
+#[test]
+fn identifiers_of_zero_name_nobody() {
+    let mut bench = Bench::new();
+    let config = SubsystemConfig { duplicates: DuplicateHosts::Refuse, ..subsystem_config() };
+    bench.target.update_subsystem(bench.subsystem, config, &mut bench.out).unwrap();
+    let mut data = connect_data(SUBNQN, CNTLID_DYNAMIC);
+    data.hostid = [0; 16];
+    for controllers in 1..=2 {
+        let queue = bench.open(0, 32);
+        assert_eq!(bench.connect(queue, &admin_connect(), &data), Ok(controllers));
+        other_name(&mut data);
+    }
+}
+
+#[test]
+fn a_refused_host_comes_back_once_its_connection_from_before_is_gone() {
+    let mut bench = Bench::new();
+    let config = SubsystemConfig { duplicates: DuplicateHosts::Refuse, ..subsystem_config() };
+    bench.target.update_subsystem(bench.subsystem, config, &mut bench.out).unwrap();
+    let (admin, _) = bench.ready();
+    let queue = bench.open(0, 32);
+    let data = connect_data(SUBNQN, CNTLID_DYNAMIC);
+    bench.connect(queue, &admin_connect(), &data).unwrap_err();
+    bench.target.on_queue_closed(bench.now, admin, &mut bench.out);
+    assert_eq!(bench.connect(queue, &admin_connect(), &data), Ok(2));
+}
+
+#[test]
+fn controller_ids_stay_in_the_range_of_the_subsystem_also_when_it_changes() {
+    let mut bench = Bench::new();
+    let set = |bench: &mut Bench, cntlids| {
+        let config = SubsystemConfig { cntlids, ..subsystem_config() };
+        bench.target.update_subsystem(bench.subsystem, config, &mut bench.out).unwrap();
+    };
+    set(&mut bench, 10..=12);
+    let (first, id) = bench.admin_to(SUBNQN, 0);
+    assert_eq!((id, bench.admin_to(SUBNQN, 0).1, bench.admin_to(SUBNQN, 0).1), (10, 11, 12));
+    let queue = bench.open(0, 32);
+    let data = connect_data(SUBNQN, CNTLID_DYNAMIC);
+    let busy = Err(Outcome::error(StatusCode::CONNECT_CONTROLLER_BUSY.into()));
+    assert_eq!(bench.connect(queue, &admin_connect(), &data), busy);
+    bench.target.on_queue_closed(bench.now, first, &mut bench.out);
+    assert_eq!(bench.admin_to(SUBNQN, 0).1, 10);
+    set(&mut bench, 12..=20);
+    assert_eq!(bench.admin_to(SUBNQN, 0).1, 13, "12 is in use");
+    set(&mut bench, 0xffef..=0xffef);
+    assert_eq!(bench.admin_to(SUBNQN, 0).1, 0xffef);
+}

@@ -1,6 +1,8 @@
 use super::super::tests::*;
 use super::*;
-use crate::target::{AllowedHosts, SubsystemConfig, TargetConfig};
+use crate::target::{
+    AllowedHosts, DiscoveryConfig, PortConfig, Referral, SubsystemConfig, TargetConfig,
+};
 use crate::{Outcome, QueueKey};
 use nvme_spec_types::log::GetLogPage;
 use nvme_spec_types::nqn::DISCOVERY_NQN;
@@ -82,17 +84,85 @@ fn only_subsystems_that_the_host_may_use_are_told() {
     assert_eq!(names, ["discovery", "disks", "mine"]);
 }
 
-#[test]
-fn every_port_is_told_unless_only_the_asked_one_is_wanted() {
+/// Ports that a host is told of which asks at that address, which is of port 1.
+fn told_at(tell: TellPorts, local: &str) -> Vec<u16> {
     let mut bench = Bench::new();
-    add_port(&mut bench, 2, "[2001:db8::2]:4421");
+    bench.target.remove_port(1, &mut bench.out).unwrap();
+    let asked: SocketAddr = local.parse().unwrap();
+    add_port(&mut bench, 1, local);
+    for (id, address) in [
+        (2, "192.0.2.2:4420"),
+        (3, "127.0.0.9:4420"),
+        (4, "169.254.7.7:4420"),
+        (5, "[2001:db8::2]:4421"),
+        (6, "[::1]:4421"),
+        (7, "[fe80::2%7]:4421"),
+        (8, "[fe80::2%8]:4421"),
+        (9, "0.0.0.0:4422"),
+        (10, "[::]:4422"),
+    ] {
+        add_port(&mut bench, id, address);
+    }
+    let config = DiscoveryConfig { tell, ..DiscoveryConfig::default() };
+    bench.target.set_discovery(config, &mut bench.out).unwrap();
+    let (queue, _) = bench.ready_discovery(0);
+    bench.target.queues.get_mut(&queue).unwrap().info.local = asked;
+    let entries = log(&mut bench, queue).1;
+    assert_eq!((entries[0].portid, entries[0].subtype), (1, SubsystemType::CURRENT_DISCOVERY));
+    for entry in &entries {
+        let v4 = entry.traddr.as_str().unwrap().parse::<IpAddr>().unwrap().is_ipv4();
+        let family = if v4 { AddressFamily::IPV4 } else { AddressFamily::IPV6 };
+        assert_eq!(entry.adrfam, family);
+    }
+    entries[1..].iter().map(|entry| entry.portid).collect()
+}
+
+#[test]
+fn ports_of_the_same_family_and_scope_as_the_asked_one_are_told() {
+    let told = |local| told_at(TellPorts::Reachable, local);
+    assert_eq!(told("192.0.2.1:4420"), [1, 2, 9]);
+    assert_eq!(told("127.0.0.1:4420"), [1, 3, 9]);
+    assert_eq!(told("169.254.1.1:4420"), [1, 4, 9]);
+    assert_eq!(told("[2001:db8::1]:4420"), [1, 5, 10]);
+    assert_eq!(told("[::1]:4420"), [1, 6, 10]);
+    assert_eq!(told("[fe80::1%8]:4420"), [1, 8, 10]);
+}
+
+#[test]
+fn the_asked_port_alone_or_every_port_is_told_where_that_is_wanted() {
+    assert_eq!(told_at(TellPorts::Asked, "192.0.2.1:4420"), [1]);
+    // The address behind the wildcard of the other family is not known.
+    assert_eq!(told_at(TellPorts::All, "192.0.2.1:4420"), [1, 2, 3, 4, 5, 6, 7, 8, 9]);
+    let mut bench = Bench::new();
+    add_port(&mut bench, 2, "192.0.2.2:4421");
     let (queue, _) = bench.ready_discovery(0);
     let here = [entry("discovery", 1, "192.0.2.1", "4420"), entry("disks", 1, "192.0.2.1", "4420")];
-    let (_, entries) = log(&mut bench, queue);
-    assert_eq!(told(&entries)[..2], here);
-    assert_eq!(told(&entries)[2..], [entry("disks", 2, "2001:db8::2", "4421")]);
-    assert_eq!(entries[2].adrfam, AddressFamily::IPV6);
+    assert_eq!(told(&log(&mut bench, queue).1)[2..], [entry("disks", 2, "192.0.2.2", "4421")]);
     assert_eq!(told(&log_with(&mut bench, queue, PORT_LOCAL).1), here);
+}
+
+#[test]
+fn referrals_are_told_with_their_names_after_the_service_itself() {
+    let mut bench = Bench::new();
+    let to = |address: &str, nqn: Option<&str>| Referral {
+        address: address.parse().unwrap(),
+        nqn: nqn.map(str::to_owned),
+    };
+    let referrals = vec![
+        to("192.0.2.8:4420", None),
+        to("[2001:db8::8]:8009", Some("nqn.2026-01.io.example:elsewhere")),
+    ];
+    let config = DiscoveryConfig { referrals, ..DiscoveryConfig::default() };
+    bench.target.set_discovery(config, &mut bench.out).unwrap();
+    let (queue, _) = bench.ready_discovery(0);
+    let entries = log(&mut bench, queue).1;
+    assert_eq!(
+        told(&entries)[1..3],
+        [entry("discovery", 0, "192.0.2.8", "4420"), entry("elsewhere", 0, "2001:db8::8", "8009")]
+    );
+    assert!(entries[1..3].iter().all(|entry| entry.subtype == SubsystemType::REFERRAL));
+    assert_eq!(entries[2].adrfam, AddressFamily::IPV6);
+    assert_eq!(told(&entries)[3].0, "disks");
 }
 
 const PORT_LOCAL: u8 = 1 << 1;
@@ -104,13 +174,11 @@ fn a_wildcard_is_told_as_the_address_that_was_reached() {
     add_port(&mut bench, 3, "[::]:4422");
     let (queue, _) = bench.ready_discovery(0);
     let ports = |bench: &mut Bench| told(&log(bench, queue).1).split_off(2);
-    let v4 = "192.0.2.1";
-    assert_eq!(ports(&mut bench), [entry("disks", 2, v4, "4421"), entry("disks", 3, v4, "4422")]);
+    assert_eq!(ports(&mut bench), [entry("disks", 2, "192.0.2.1", "4421")]);
     // Through an IPv6 socket: still an IPv4 address.
     let info = &mut bench.target.queues.get_mut(&queue).unwrap().info;
     info.local = "[::ffff:192.0.2.7]:4420".parse().unwrap();
-    let v4 = "192.0.2.7";
-    assert_eq!(ports(&mut bench), [entry("disks", 2, v4, "4421"), entry("disks", 3, v4, "4422")]);
+    assert_eq!(ports(&mut bench), [entry("disks", 2, "192.0.2.7", "4421")]);
     // With IPv6 there is no way to know the IPv4 address.
     let info = &mut bench.target.queues.get_mut(&queue).unwrap().info;
     info.local = "[2001:db8::9]:4420".parse().unwrap();
@@ -152,4 +220,23 @@ fn a_long_log_is_the_same_read_in_parts_of_any_size() {
     assert_eq!(read(&mut bench, queue, size, 4096, 0).data, [0; 4096]);
     let beyond = read(&mut bench, queue, size + 4, 4, 0);
     assert_eq!(beyond, logged(StatusCode::INVALID_FIELD));
+}
+
+#[test]
+fn parts_that_do_not_belong_together_are_known_by_the_generation() {
+    let mut bench = Bench::new();
+    for n in 0..10 {
+        add_subsystem(&mut bench, &format!("s{n}"), AllowedHosts::Any);
+    }
+    let (queue, _) = bench.ready_discovery(0);
+    let generation = |bench: &mut Bench| {
+        DiscoveryHeader::parse(&read(bench, queue, 0, 1024, 0).data).unwrap().genctr
+    };
+    let begun = generation(&mut bench);
+    let parts: Vec<_> = (1..=4).map(|n| read(&mut bench, queue, n * 1024, 1024, 0).data).collect();
+    assert_eq!(generation(&mut bench), begun, "reading changes nothing");
+    let gone = bench.target.find_subsystem("nqn.2026-01.io.example:s1").unwrap();
+    bench.target.remove_subsystem(gone, &mut bench.out).unwrap();
+    assert_ne!(read(&mut bench, queue, 4 * 1024, 1024, 0).data, parts[3]);
+    assert_ne!(generation(&mut bench), begun);
 }
