@@ -91,7 +91,8 @@ pub enum CmEvent {
         responder_resources: u8,
     },
     /// Active side: the peer, or the way to it, refused. The endpoint, where prepared, is still to
-    /// be destroyed.
+    /// be destroyed. Where somebody is there to say no this comes at once; where nobody answers at
+    /// all, only when the provider gives up, which may take as long as its longest retries.
     Refused {
         /// Which.
         conn: ConnId,
@@ -192,7 +193,8 @@ pub trait ConnectionManager {
     /// forgets the connection unless it has an endpoint, which is then still to be destroyed.
     fn reject(&mut self, now: Now, conn: ConnId, private_data: &[u8]);
 
-    /// Ends the connection from our side. Harmless when it is gone already.
+    /// Ends the connection from our side. Harmless when it is gone already. The peer is told once;
+    /// whether this side gets a [`CmEvent::Disconnected`] of its own making differs by provider.
     fn disconnect(&mut self, now: Now, conn: ConnId);
 
     /// Frees the queue pair and forgets the connection.

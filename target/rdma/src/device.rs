@@ -53,8 +53,14 @@ pub trait Device {
     /// accepted; sends only once it is.
     fn attach(&mut self, endpoint: Self::Endpoint) -> Attached;
 
-    /// Gives a queue pair back. The caller has seen a completion for all of its work requests (for
-    /// a shared receive queue: for all of its sends); later stray completions are dropped inside.
+    /// Gives a queue pair back. The caller has seen a completion for all of its sends and, where
+    /// the receive queue is its own, for all of its receives; nothing of it is told any more.
+    ///
+    /// Receives of a shared queue are the queue's, not the queue pair's. Those that were posted and
+    /// whose completion was not polled are posted still, also when a message for this queue pair
+    /// had taken one: the provider drops the message and posts the receive again, in any place of
+    /// the queue. Only when the device under the queue is gone do they come back, flushed, on the
+    /// last queue pair that was attached to it, and before that one is drained.
     fn detach(&mut self, qp: QpId) -> Self::Endpoint;
 
     /// Moves the queue pair to the error state: nothing more is sent or received, and every work

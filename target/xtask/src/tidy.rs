@@ -58,6 +58,7 @@ const IMPORTS: &[(&str, &[&str])] = &[
     ("initiator", &["nvme-spec-types", "rdma", "rdma-verbs", "region", "soft-roce"]),
     ("sim", &["backing", "initiator", "nvme-spec-types", "nvmf", "rdma", "reactor", "region"]),
     ("conformance", &["initiator", "nvme-spec-types", "rdma", "rdma-verbs", "region", "soft-roce"]),
+    ("rdma-contract", &["rdma", "rdma-verbs", "region"]),
     ("nvmf-host", &["initiator", "nvme-spec-types", "rdma", "rdma-verbs", "region", "soft-roce"]),
     ("fuzz", &["soft-roce"]),
     ("linux-host", &[]),

@@ -40,10 +40,16 @@ impl ConnectionManager for SimCm {
 
     fn listen(&mut self, _now: Now, addr: SocketAddr) -> Result<ListenerId, ListenError> {
         self.with(|net| {
-            net.listeners.push((self.node, addr, true));
-            let listener = ListenerId(net.listeners.len() as u32 - 1);
-            let device = "sim0".to_owned();
-            net.nodes[self.node].inbox.push_back(CmEvent::ListenerUp { listener, device });
+            let listener = ListenerId(net.listeners.len() as u32);
+            // Addresses do not come and go here, so one that is not there stays away.
+            let there = addr.ip().is_unspecified() || addr.ip() == net.nodes[self.node].addr.ip();
+            net.listeners.push((self.node, addr, there));
+            let event = if there {
+                CmEvent::ListenerUp { listener, device: "sim0".to_owned() }
+            } else {
+                CmEvent::ListenerDown { listener, reason: "the node has another address".into() }
+            };
+            net.tell(self.node, event);
             Ok(listener)
         })
     }

@@ -183,7 +183,8 @@ impl Net {
             // A provider may leave out the flushed completion of an unsignaled entry that a
             // signaled one of its chain follows; this one does so by chance.
             let followed = self.qps[qp].sq.iter().any(|e| e.wr.signaled);
-            let silent = !entry.wr.signaled && (ok || followed && self.rng.chance(5_000));
+            let read = matches!(entry.wr.op, SendOp::Read { .. });
+            let silent = !entry.wr.signaled && !read && (ok || followed && self.rng.chance(5_000));
             let lost = ok
                 && self.plant == Some(NetFault::LoseSendCompletion)
                 && !self.nodes[self.devices[self.qps[qp].device].node].trusted

@@ -1,6 +1,6 @@
 //! What ends a connection, and what is owed then.
 
-use super::bench::{Bench, Link, Provider, arrived, data_span};
+use crate::bench::{Bench, Link, Provider, arrived, data_span};
 use rdma::{
     Access, CmEvent, ConnectionManager, Device, HostDevice, RecvWr, RemoteAddr, SendOp, Wc, WcOp,
     WcStatus, WrId,
@@ -29,7 +29,7 @@ fn release<P: Provider>(b: &mut Bench<P>, target: &Link, host: &Link) {
     b.host.free(host);
 }
 
-pub(super) fn failing_flushes_receives_in_order<P: Provider>(b: &mut Bench<P>) {
+pub(crate) fn failing_flushes_receives_in_order<P: Provider>(b: &mut Bench<P>) {
     b.listen();
     let (target, host) = b.connected(false, 10);
     b.target.device.fail(target.qp());
@@ -48,7 +48,7 @@ pub(super) fn failing_flushes_receives_in_order<P: Provider>(b: &mut Bench<P>) {
     release(b, &target, &host);
 }
 
-pub(super) fn work_posted_after_a_failure<P: Provider>(b: &mut Bench<P>) {
+pub(crate) fn work_posted_after_a_failure<P: Provider>(b: &mut Bench<P>) {
     b.listen();
     let (target, host) = b.connected(false, 2);
     b.target.device.fail(target.qp());
@@ -67,7 +67,7 @@ pub(super) fn work_posted_after_a_failure<P: Provider>(b: &mut Bench<P>) {
     release(b, &target, &host);
 }
 
-pub(super) fn sends_without_a_receive_are_flushed<P: Provider>(b: &mut Bench<P>) {
+pub(crate) fn sends_without_a_receive_are_flushed<P: Provider>(b: &mut Bench<P>) {
     b.listen();
     let (target, host) = b.connected(false, 4);
     for i in 0..10 {
@@ -87,7 +87,7 @@ pub(super) fn sends_without_a_receive_are_flushed<P: Provider>(b: &mut Bench<P>)
     release(b, &target, &host);
 }
 
-pub(super) fn a_late_receive_is_found_soon<P: Provider>(b: &mut Bench<P>) {
+pub(crate) fn a_late_receive_is_found_soon<P: Provider>(b: &mut Bench<P>) {
     b.listen();
     let (target, host) = b.connected(false, 1);
     b.host.send(&host, 1, data_span(1, 64));
@@ -108,12 +108,12 @@ pub(super) fn a_late_receive_is_found_soon<P: Provider>(b: &mut Bench<P>) {
         assert!(waited < Duration::from_millis(200), "it came after {waited:?}");
         b.tear_down(&target, &host, (0, 3));
     } else {
-        println!("  note: no waiting for receives here");
+        eprintln!("note: no waiting for receives here");
         b.tear_down(&target, &host, (1, 3));
     }
 }
 
-pub(super) fn a_disconnect_in_flight_loses_nothing<P: Provider>(b: &mut Bench<P>) {
+pub(crate) fn a_disconnect_in_flight_loses_nothing<P: Provider>(b: &mut Bench<P>) {
     b.listen();
     for round in 0..20 {
         let (target, host) = b.connected(false, 16);
@@ -133,11 +133,11 @@ pub(super) fn a_disconnect_in_flight_loses_nothing<P: Provider>(b: &mut Bench<P>
         let now = b.now();
         if round % 2 == 0 {
             b.host.manager.disconnect(now, host.conn);
+            b.ended(true, &target);
         } else {
             b.target.manager.disconnect(now, target.conn);
+            b.ended(false, &host);
         }
-        b.ended(true, &target);
-        b.ended(false, &host);
         b.target.device.fail(target.qp());
         b.host.device.fail(host.qp());
         for at_target in [true, false] {
@@ -158,7 +158,7 @@ pub(super) fn a_disconnect_in_flight_loses_nothing<P: Provider>(b: &mut Bench<P>
 }
 
 /// A WRITE to a key that opens nothing ends the connection.
-pub(super) fn refused_write<P: Provider>(
+pub(crate) fn refused_write<P: Provider>(
     b: &mut Bench<P>,
     target: &Link,
     host: &Link,
@@ -176,12 +176,12 @@ pub(super) fn refused_write<P: Provider>(
     let write = wcs.iter().find(|w| w.wr_id.0 == 77 && w.op == WcOp::Send).expect("told");
     let iwarp_like = write.is_ok() || write.status != WcStatus::RemoteAccess;
     if iwarp_like {
-        println!("  note: the refused WRITE ended as {:?}", write.status);
+        eprintln!("note: the refused WRITE ended as {:?}", write.status);
     }
     release(b, target, host);
 }
 
-pub(super) fn a_wrong_key_is_refused<P: Provider>(b: &mut Bench<P>) {
+pub(crate) fn a_wrong_key_is_refused<P: Provider>(b: &mut Bench<P>) {
     b.listen();
     let (target, host) = b.connected(false, 4);
     let kept = data_span(2, 4096);
@@ -191,7 +191,7 @@ pub(super) fn a_wrong_key_is_refused<P: Provider>(b: &mut Bench<P>) {
     assert_eq!(b.host.bytes(kept), vec![0x11; 4096], "nothing was written");
 }
 
-pub(super) fn a_closed_key_is_refused<P: Provider>(b: &mut Bench<P>) {
+pub(crate) fn a_closed_key_is_refused<P: Provider>(b: &mut Bench<P>) {
     b.listen();
     let (target, host) = b.connected(false, 4);
     let kept = data_span(2, 4096);
@@ -205,7 +205,54 @@ pub(super) fn a_closed_key_is_refused<P: Provider>(b: &mut Bench<P>) {
     assert_eq!(b.host.bytes(kept), vec![0x11; 4096], "nothing was written");
 }
 
-pub(super) fn an_overlong_message<P: Provider>(b: &mut Bench<P>) {
+pub(crate) fn a_write_behind_opened_memory<P: Provider>(b: &mut Bench<P>) {
+    b.listen();
+    let (target, host) = b.connected(false, 4);
+    let around = data_span(2, 8192);
+    b.host.region.write(around, &[0x11; 8192]);
+    let opened = around.slice(0, 4096);
+    let remote = b.host.device.expose(host.qp(), opened, Access::RemoteWrite).expect("a key");
+    b.host.send(&host, 5, data_span(0, 64));
+    arrived(&b.next_wc(true));
+    assert!(b.next_wc(false).is_ok());
+    // The last byte of 4096 would lie behind it.
+    let beyond = RemoteAddr { addr: remote.addr + 1, ..remote };
+    refused_write(b, &target, &host, beyond, (3, 4));
+    assert_eq!(b.host.bytes(around.slice(4096, 4096)), vec![0x11; 4096], "nothing was written");
+}
+
+pub(crate) fn a_write_to_memory_opened_for_reading<P: Provider>(b: &mut Bench<P>) {
+    b.listen();
+    let (target, host) = b.connected(false, 4);
+    let kept = data_span(2, 4096);
+    b.host.region.write(kept, &[0x11; 4096]);
+    let remote = b.host.device.expose(host.qp(), kept, Access::RemoteRead).expect("a key");
+    b.host.send(&host, 5, data_span(0, 64));
+    arrived(&b.next_wc(true));
+    assert!(b.next_wc(false).is_ok());
+    refused_write(b, &target, &host, remote, (3, 4));
+    assert_eq!(b.host.bytes(kept), vec![0x11; 4096], "nothing was written");
+}
+
+pub(crate) fn a_read_with_a_wrong_key<P: Provider>(b: &mut Bench<P>) {
+    b.listen();
+    let (target, host) = b.connected(false, 4);
+    let remote = RemoteAddr { addr: 0x1000, rkey: 0x0bad_0123 };
+    b.target.post(&target, 77, SendOp::Read { remote }, data_span(3, 4096), true);
+    b.target.send(&target, 78, data_span(4, 16));
+    b.ended_or_failed(&target, &host);
+    b.target.device.fail(target.qp());
+    b.host.device.fail(host.qp());
+    let wcs = b.next_wcs(true, 6);
+    let sends: Vec<&Wc> = wcs.iter().filter(|w| w.op == WcOp::Send).collect();
+    assert_eq!(sends.iter().map(|w| w.wr_id.0).collect::<Vec<u64>>(), [77, 78]);
+    assert!(sends.iter().all(|w| !w.is_ok()), "{sends:?}");
+    b.next_wcs(false, 4);
+    quiet(b);
+    release(b, &target, &host);
+}
+
+pub(crate) fn an_overlong_message<P: Provider>(b: &mut Bench<P>) {
     b.listen();
     let (target, host) = b.connected(false, 1);
     b.target.device.fail(target.qp());
@@ -234,7 +281,7 @@ pub(super) fn an_overlong_message<P: Provider>(b: &mut Bench<P>) {
     release(b, &target, &host);
 }
 
-pub(super) fn shared_receives_outlive_a_connection<P: Provider>(b: &mut Bench<P>) {
+pub(crate) fn shared_receives_outlive_a_connection<P: Provider>(b: &mut Bench<P>) {
     b.listen();
     let (target, host) = b.connected(true, 12);
     // A second connection takes from the same queue and needs no receives of its own.

@@ -10,25 +10,44 @@ use region::{Pages, Region, Span};
 use rustix::event::{PollFd, PollFlags, Timespec};
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// How long anything may take before a check fails.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(10);
+pub const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Bytes of each side's region.
 pub(crate) const REGION_LEN: usize = 4 << 20;
 
 const CORE: CoreIndex = CoreIndex(0);
 
-/// Makes the ends of a provider.
-pub(crate) trait Provider {
-    /// Its connection manager.
-    type Manager: Connector<Endpoint = <Self::Device as Device>::Endpoint> + Send;
-    /// Its device.
-    type Device: HostDevice + Send;
+/// Receives that a shared receive queue of the target holds.
+pub const SHARED_RECV_DEPTH: u32 = 256;
 
-    /// A connection manager whose shared receive queues hold this many (0: it makes none).
-    fn manager(&self, shared_recv_depth: u32) -> Self::Manager;
+/// Which end a connection manager is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Role {
+    /// Listens and accepts; its shared receive queues hold [`SHARED_RECV_DEPTH`].
+    Target,
+    /// Connects; it has no shared receive queues.
+    Host,
+}
+
+/// Makes the ends of a provider, and owns the time.
+pub trait Provider {
+    /// Its connection manager.
+    type Manager: Connector<Endpoint = <Self::Device as Device>::Endpoint>;
+    /// Its device.
+    type Device: HostDevice;
+
+    /// Whether its devices have something to sleep on. A simulated one has not: nothing happens
+    /// there but in a turn.
+    const SLEEPS: bool;
+
+    /// Where the target listens: an address of a device.
+    fn address(&self) -> SocketAddr;
+
+    /// A connection manager.
+    fn manager(&self, role: Role) -> Self::Manager;
 
     /// Opens the device of a core.
     fn device(
@@ -37,47 +56,50 @@ pub(crate) trait Provider {
         core: CoreIndex,
         region: Arc<Region>,
     ) -> Self::Device;
+
+    /// The time. Called once a turn at least; a simulator lets things happen here.
+    fn now(&self) -> Now;
 }
 
 /// One end.
-pub(crate) struct Side<P: Provider> {
+pub struct Side<P: Provider> {
     /// Its connection manager.
-    pub(crate) manager: P::Manager,
+    pub manager: P::Manager,
     /// Its device.
-    pub(crate) device: P::Device,
+    pub device: P::Device,
     /// Its memory.
-    pub(crate) region: Arc<Region>,
+    pub region: Arc<Region>,
     /// Completions polled and not yet looked at.
-    pub(crate) done: Vec<Wc>,
+    pub done: Vec<Wc>,
     /// Events polled and not yet looked at.
-    pub(crate) events: Vec<CmEvent>,
+    pub events: Vec<CmEvent>,
 }
 
 /// A connection as one end sees it.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Link {
+pub struct Link {
     /// Its connection.
-    pub(crate) conn: ConnId,
+    pub conn: ConnId,
     /// Its queue pair.
-    pub(crate) at: Attached,
+    pub at: Attached,
 }
 
 impl Link {
     /// Its queue pair's id.
-    pub(crate) fn qp(&self) -> QpId {
+    pub fn qp(&self) -> QpId {
         self.at.qp
     }
 }
 
 /// Both ends.
-pub(crate) struct Bench<P: Provider> {
-    clock: Box<dyn Fn() -> Now>,
+pub struct Bench<P: Provider> {
+    provider: P,
     /// Where the target listens.
-    pub(crate) addr: SocketAddr,
+    pub addr: SocketAddr,
     /// The accepting end.
-    pub(crate) target: Side<P>,
+    pub target: Side<P>,
     /// The connecting end.
-    pub(crate) host: Side<P>,
+    pub host: Side<P>,
 }
 
 /// A queue pair's size in most checks.
@@ -87,24 +109,25 @@ pub(crate) fn params(shared_recv: bool) -> QpParams {
 
 impl<P: Provider> Bench<P> {
     /// Two ends with nothing between them.
-    pub(crate) fn new(provider: &P, addr: SocketAddr, clock: Box<dyn Fn() -> Now>) -> Self {
-        let side = |shared_recv_depth| {
-            let mut manager = provider.manager(shared_recv_depth);
+    pub fn new(provider: P) -> Self {
+        let addr = provider.address();
+        let side = |role| {
+            let mut manager = provider.manager(role);
             let region = Arc::new(Region::map(REGION_LEN, Pages::Normal).expect("memory"));
             let device = provider.device(&mut manager, CORE, region.clone());
             Side { manager, device, region, done: Vec::new(), events: Vec::new() }
         };
-        let (target, host) = (side(256), side(0));
-        Bench { clock, addr, target, host }
+        let (target, host) = (side(Role::Target), side(Role::Host));
+        Bench { provider, addr, target, host }
     }
 
     /// Time since the start.
-    pub(crate) fn now(&self) -> Now {
-        (self.clock)()
+    pub fn now(&self) -> Now {
+        self.provider.now()
     }
 
     /// One turn of both ends.
-    pub(crate) fn turn(&mut self) {
+    pub fn turn(&mut self) {
         let now = self.now();
         for side in [&mut self.target, &mut self.host] {
             side.device.flush(now);
@@ -116,11 +139,7 @@ impl<P: Provider> Bench<P> {
     }
 
     /// Turns until `ready` gives something.
-    pub(crate) fn until<T>(
-        &mut self,
-        what: &str,
-        mut ready: impl FnMut(&mut Self) -> Option<T>,
-    ) -> T {
+    pub fn until<T>(&mut self, what: &str, mut ready: impl FnMut(&mut Self) -> Option<T>) -> T {
         let start = self.now();
         loop {
             if let Some(value) = ready(self) {
@@ -132,7 +151,7 @@ impl<P: Provider> Bench<P> {
     }
 
     /// Turns for a while.
-    pub(crate) fn settle(&mut self, time: Duration) {
+    pub fn settle(&mut self, time: Duration) {
         let end = self.now() + time;
         while self.now() < end {
             self.turn();
@@ -140,7 +159,7 @@ impl<P: Provider> Bench<P> {
     }
 
     /// Listens, and waits until it is heard.
-    pub(crate) fn listen(&mut self) {
+    pub fn listen(&mut self) {
         let now = self.now();
         self.target.manager.listen(now, self.addr).expect("listen");
         self.until("the listener", |b| {
@@ -153,7 +172,7 @@ impl<P: Provider> Bench<P> {
     }
 
     /// Has the host ask, with its queue pair made and `recvs` receives posted.
-    pub(crate) fn ask(&mut self, data: &[u8], recvs: u32) -> Link {
+    pub fn ask(&mut self, data: &[u8], recvs: u32) -> Link {
         let now = self.now();
         let (conn, endpoint) = self
             .host
@@ -174,7 +193,7 @@ impl<P: Provider> Bench<P> {
     }
 
     /// Waits for the request to arrive.
-    pub(crate) fn request(&mut self) -> ConnectRequest {
+    pub fn request(&mut self) -> ConnectRequest {
         self.until("the request", |b| {
             take(&mut b.target.events, |e| match e {
                 CmEvent::Request(r) => Some(r.clone()),
@@ -184,7 +203,7 @@ impl<P: Provider> Bench<P> {
     }
 
     /// Prepares, attaches and posts `recvs` receives for a request; does not accept.
-    pub(crate) fn prepare(&mut self, request: &ConnectRequest, shared: bool, recvs: u32) -> Link {
+    pub fn prepare(&mut self, request: &ConnectRequest, shared: bool, recvs: u32) -> Link {
         let endpoint = self
             .target
             .manager
@@ -200,7 +219,7 @@ impl<P: Provider> Bench<P> {
     }
 
     /// Accepts.
-    pub(crate) fn accept(&mut self, link: &Link, data: &[u8]) {
+    pub fn accept(&mut self, link: &Link, data: &[u8]) {
         let now = self.now();
         let params = AcceptParams {
             private_data: data.to_vec(),
@@ -212,7 +231,7 @@ impl<P: Provider> Bench<P> {
     }
 
     /// Waits until both ends say that the connection is up; gives the accept's private data.
-    pub(crate) fn up(&mut self, target: &Link, host: &Link) -> Vec<u8> {
+    pub fn up(&mut self, target: &Link, host: &Link) -> Vec<u8> {
         let (t, h) = (target.conn, host.conn);
         let data = self.until("Connected", |b| {
             take(&mut b.host.events, |e| match e {
@@ -231,7 +250,7 @@ impl<P: Provider> Bench<P> {
 
     /// A connection with `recvs` (at least 1) receives posted on each side, over which the host
     /// has spoken first, as iWARP demands; (target's view, host's view).
-    pub(crate) fn connected(&mut self, shared: bool, recvs: u32) -> (Link, Link) {
+    pub fn connected(&mut self, shared: bool, recvs: u32) -> (Link, Link) {
         let host = self.ask(b"", recvs);
         let request = self.request();
         let target = self.prepare(&request, shared, recvs);
@@ -246,7 +265,7 @@ impl<P: Provider> Bench<P> {
     }
 
     /// Waits for the next completion of the target, or of the host.
-    pub(crate) fn next_wc(&mut self, at_target: bool) -> Wc {
+    pub fn next_wc(&mut self, at_target: bool) -> Wc {
         let what = if at_target { "a completion at the target" } else { "one at the host" };
         self.until(what, |b| {
             let done = if at_target { &mut b.target.done } else { &mut b.host.done };
@@ -255,12 +274,12 @@ impl<P: Provider> Bench<P> {
     }
 
     /// Waits for the next `count` completions.
-    pub(crate) fn next_wcs(&mut self, at_target: bool, count: usize) -> Vec<Wc> {
+    pub fn next_wcs(&mut self, at_target: bool, count: usize) -> Vec<Wc> {
         (0..count).map(|_| self.next_wc(at_target)).collect()
     }
 
     /// Waits until the end of a connection is told, on the target or the host.
-    pub(crate) fn ended(&mut self, at_target: bool, link: &Link) {
+    pub fn ended(&mut self, at_target: bool, link: &Link) {
         let conn = link.conn;
         self.until("Disconnected", |b| {
             let side_events = if at_target { &mut b.target.events } else { &mut b.host.events };
@@ -273,7 +292,7 @@ impl<P: Provider> Bench<P> {
 
     /// Waits until one of the ends says that the connection ended, or a work request of the target
     /// failed.
-    pub(crate) fn ended_or_failed(&mut self, target: &Link, host: &Link) {
+    pub fn ended_or_failed(&mut self, target: &Link, host: &Link) {
         let conns = [target.conn, host.conn];
         self.until("the connection to fail", |b| {
             let ended = |e: &CmEvent| match e {
@@ -286,7 +305,7 @@ impl<P: Provider> Bench<P> {
     }
 
     /// Fails both queue pairs, waits for `owed` completions in all (target, host), frees all.
-    pub(crate) fn tear_down(&mut self, target: &Link, host: &Link, owed: (usize, usize)) {
+    pub fn tear_down(&mut self, target: &Link, host: &Link, owed: (usize, usize)) {
         let now = self.now();
         self.host.manager.disconnect(now, host.conn);
         self.target.manager.disconnect(now, target.conn);
@@ -300,21 +319,18 @@ impl<P: Provider> Bench<P> {
 }
 
 impl<P: Provider> Side<P> {
-    /// Sleeps until the armed device has something, at most `limit`; returns how long.
-    pub(crate) fn sleep(&self, limit: Duration) -> Duration {
-        let start = Instant::now();
+    /// Sleeps until the armed device has something, at most `limit`; returns whether it had.
+    pub fn sleep(&self, limit: Duration) -> bool {
         let mut sources = Vec::new();
         self.device.wait_sources(&mut sources);
-        assert!(self.device.timeout().is_none(), "nothing else to wait for");
         let timeout = Timespec::try_from(limit).expect("seconds");
         let mut fds: Vec<PollFd<'_>> =
             sources.iter().map(|s| PollFd::from_borrowed_fd(*s, PollFlags::IN)).collect();
-        rustix::event::poll(&mut fds, Some(&timeout)).expect("poll");
-        start.elapsed()
+        rustix::event::poll(&mut fds, Some(&timeout)).expect("poll") > 0
     }
 
     /// Detaches and destroys.
-    pub(crate) fn free(&mut self, link: &Link) {
+    pub fn free(&mut self, link: &Link) {
         let endpoint = self.device.detach(link.qp());
         self.manager.destroy(link.conn, endpoint);
         self.events
@@ -322,7 +338,7 @@ impl<P: Provider> Side<P> {
     }
 
     /// Posts receives: number `i` has its 64 + 4096 bytes at [`recv_span`].
-    pub(crate) fn post_recvs(&mut self, link: &Link, which: std::ops::Range<u32>) {
+    pub fn post_recvs(&mut self, link: &Link, which: std::ops::Range<u32>) {
         for i in which {
             let span = recv_span(i);
             let wr = RecvWr {
@@ -335,17 +351,17 @@ impl<P: Provider> Side<P> {
     }
 
     /// Posts a SEND of `span`.
-    pub(crate) fn send(&mut self, link: &Link, id: u64, span: Span) {
+    pub fn send(&mut self, link: &Link, id: u64, span: Span) {
         self.post(link, id, SendOp::Send, span, true);
     }
 
     /// Posts any send-side work request.
-    pub(crate) fn post(&mut self, link: &Link, id: u64, op: SendOp, local: Span, signaled: bool) {
+    pub fn post(&mut self, link: &Link, id: u64, op: SendOp, local: Span, signaled: bool) {
         self.device.post_send(link.qp(), SendWr { wr_id: WrId(id), op, local, signaled });
     }
 
     /// Bytes of a span.
-    pub(crate) fn bytes(&self, span: Span) -> Vec<u8> {
+    pub fn bytes(&self, span: Span) -> Vec<u8> {
         let mut out = vec![0; span.len() as usize];
         self.region.read(span, &mut out);
         out
@@ -373,10 +389,7 @@ pub(crate) fn arrived(wc: &Wc) -> u32 {
 }
 
 /// Takes the first event that `pick` gives something for.
-pub(crate) fn take<T>(
-    events: &mut Vec<CmEvent>,
-    pick: impl Fn(&CmEvent) -> Option<T>,
-) -> Option<T> {
+pub fn take<T>(events: &mut Vec<CmEvent>, pick: impl Fn(&CmEvent) -> Option<T>) -> Option<T> {
     let at = events.iter().position(|e| pick(e).is_some())?;
     pick(&events.remove(at))
 }
