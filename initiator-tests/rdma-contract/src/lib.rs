@@ -62,10 +62,9 @@ pub fn checks<P: Provider>() -> Vec<(&'static str, Check<P>)> {
 }
 
 /// Every check as one test of a test program; `provider` makes a new one for each.
-pub fn trials<P: Provider>(provider: impl Fn() -> P + Clone + Send + 'static) -> Vec<Trial>
-where
-    P: 'static,
-{
+pub fn trials<P: Provider + 'static>(
+    provider: impl Fn() -> P + Clone + Send + 'static,
+) -> Vec<Trial> {
     let trial = |(name, check): (&'static str, Check<P>)| {
         let provider = provider.clone();
         Trial::test(name, move || {
