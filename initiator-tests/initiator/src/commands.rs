@@ -43,6 +43,35 @@ pub fn compare(nsid: u32, slba: u64, blocks: u32) -> Command {
     range(IoOpcode::COMPARE, nsid, slba, blocks, 0)
 }
 
+/// Verify.
+pub fn verify(nsid: u32, slba: u64, blocks: u32, fua: bool) -> Command {
+    range(IoOpcode::VERIFY, nsid, slba, blocks, if fua { FUA } else { 0 })
+}
+
+/// Copy of `ranges` source ranges (1 to 256) in `format` to the blocks from `sdlba`.
+pub fn copy(nsid: u32, sdlba: u64, ranges: u32, format: u8, fua: bool) -> Command {
+    let mut command = io(IoOpcode::COPY, nsid);
+    command.set_cdw10(sdlba as u32);
+    command.set_cdw11((sdlba >> 32) as u32);
+    let flags = if fua { FUA } else { 0 };
+    command.set_cdw12((ranges.wrapping_sub(1) & 0xff) | u32::from(format & 0xf) << 8 | flags);
+    command
+}
+
+/// The data of Copy in format 0, or in format 2 with a namespace of the source: each range as
+/// (first block, blocks), 32 bytes each.
+pub fn copy_ranges(snsid: Option<u32>, ranges: &[(u64, u32)]) -> Vec<u8> {
+    let mut out = Vec::with_capacity(ranges.len() * 32);
+    for &(slba, blocks) in ranges {
+        out.extend_from_slice(&snsid.unwrap_or(0).to_le_bytes());
+        out.extend_from_slice(&[0; 4]);
+        out.extend_from_slice(&slba.to_le_bytes());
+        out.extend_from_slice(&(blocks.wrapping_sub(1) as u16).to_le_bytes());
+        out.extend_from_slice(&[0; 14]);
+    }
+    out
+}
+
 /// Write Zeroes.
 pub fn write_zeroes(nsid: u32, slba: u64, blocks: u32, deallocate: bool, fua: bool) -> Command {
     let flags = if deallocate { DEAC } else { 0 } | if fua { FUA } else { 0 };
@@ -141,6 +170,15 @@ mod tests {
         let command = get_log_page(0x70, 0, 1 << 32 | 4, 0x4_0004, true);
         assert_eq!(command.cdw10(), 0x0000_8070);
         assert_eq!((command.cdw11(), command.cdw12(), command.cdw13()), (1, 4, 1));
+    }
+
+    #[test]
+    fn a_copy_range_has_its_blocks_zero_based_behind_its_start() {
+        assert_eq!(copy(1, 2, 3, 2, true).cdw12(), 0x4000_0202);
+        let bytes = copy_ranges(Some(7), &[(0x10, 8)]);
+        assert_eq!(bytes[..8], [7, 0, 0, 0, 0, 0, 0, 0]);
+        assert_eq!(bytes[8..18], [0x10, 0, 0, 0, 0, 0, 0, 0, 7, 0]);
+        assert_eq!(bytes[18..], [0; 14]);
     }
 
     #[test]

@@ -12,7 +12,7 @@ pub struct QueueKey(pub u64);
 pub struct Slot(pub u16);
 
 /// A backing, as the reactor numbers them.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
 pub struct BackingRef(pub u32);
 
 /// A subsystem, as the target numbers them. Never reused while the process runs.

@@ -82,6 +82,13 @@ impl IoCounters {
         bump(&self.write_bytes, bytes);
     }
 
+    /// A Copy or Verify command read and wrote so many bytes. They are no read and write commands
+    /// to the health log. Called by the owning core only.
+    pub fn count_moved(&self, read: u64, written: u64) {
+        bump(&self.read_bytes, read);
+        bump(&self.write_bytes, written);
+    }
+
     /// A command failed on the medium. Called by the owning core only.
     pub fn count_error(&self) {
         bump(&self.errors, 1);
@@ -111,9 +118,9 @@ pub struct IoTotals {
     pub read_commands: u64,
     /// Write commands that succeeded.
     pub write_commands: u64,
-    /// Bytes they read.
+    /// Bytes they, Verify and Copy commands read.
     pub read_bytes: u64,
-    /// Bytes they wrote.
+    /// Bytes they and Copy commands wrote.
     pub write_bytes: u64,
     /// Commands that failed on the medium.
     pub errors: u64,

@@ -1,6 +1,9 @@
 //! I/O commands of the NVM command set: what they need, what they ask of backings, how they end.
 //!
 //! Sources: NVM 1.1, 3.3 (the commands), NVMe Base 2.1, 7 (Flush).
+//!
+//! Write Uncorrectable is not offered and refused as an invalid opcode: files and block devices
+//! have no way to mark a block as bad that would outlast a restart.
 
 use super::action::{Action, Io, IoKind, Place};
 use super::slot::{DataAt, State, Step};
@@ -14,15 +17,21 @@ use nvme_spec_types::nvm::{
 use nvme_spec_types::{Command, IoOpcode, Status, StatusCode};
 
 /// Unit in which places for I/O start, in bytes: what direct I/O asks for.
-const ALIGNMENT: u32 = 4096;
+pub(super) const ALIGNMENT: u32 = 4096;
+
+/// Most bytes of the buffer of a command that works through its blocks in portions.
+const PORTION_BUFFER: u32 = 128 << 10;
+
+/// Bit 7 of the flags of Write Zeroes: the whole namespace (NSZ). Not offered.
+const NAMESPACE_ZEROES: u16 = 1 << 7;
 
 /// Blocks of a namespace, as bytes of its backing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Extent {
-    backing: BackingRef,
-    offset: u64,
-    len: u64,
-    flags: BlockFlags,
+pub(super) struct Extent {
+    pub(super) backing: BackingRef,
+    pub(super) offset: u64,
+    pub(super) len: u64,
+    pub(super) flags: BlockFlags,
 }
 
 impl Extent {
@@ -30,7 +39,7 @@ impl Extent {
         self.flags.contains(BlockFlags::FORCE_UNIT_ACCESS)
     }
 
-    fn io(&self, kind: IoKind, place: Place) -> Io {
+    pub(super) fn io(&self, kind: IoKind, place: Place) -> Io {
         Io { backing: self.backing, kind, offset: self.offset, len: self.len, place }
     }
 }
@@ -43,7 +52,7 @@ impl Queue {
                 let extent = self.extent(command)?;
                 Ok(Some(extent.len as u32)) // at most the largest transfer: checked in `extent`
             }
-            IoOpcode::WRITE_ZEROES => self.extent(command).map(|_| None),
+            IoOpcode::WRITE_ZEROES | IoOpcode::VERIFY => self.extent(command).map(|_| None),
             IoOpcode::FLUSH => match command.nsid() {
                 NSID_ALL => Ok(None),
                 nsid => self.namespace(nsid).map(|_| None),
@@ -57,6 +66,7 @@ impl Queue {
                 writable(namespace)?;
                 Ok(Some(dsm.data_len() as u32)) // at most 256 ranges of 16 bytes
             }
+            IoOpcode::COPY => self.copy_need(command).map(Some),
             _ => Err(StatusCode::INVALID_OPCODE.with_dnr()),
         }
     }
@@ -79,6 +89,9 @@ impl Queue {
                 self.peek(slot, Place::Capsule(at), len, out);
             }
             (IoOpcode::DATASET_MANAGEMENT, DataAt::Host) => self.await_buffer(slot, len, out),
+            (IoOpcode::VERIFY | IoOpcode::COPY, _) => {
+                self.await_buffer(slot, self.portion_buffer(), out);
+            }
             _ => self.with_data(slot, out),
         }
     }
@@ -98,6 +111,10 @@ impl Queue {
             }
             IoOpcode::FLUSH => {
                 self.flush(slot, command.nsid(), out);
+                return;
+            }
+            IoOpcode::COPY => {
+                self.look_at_sources(slot, out);
                 return;
             }
             _ => {}
@@ -123,14 +140,13 @@ impl Queue {
             // Force Unit Access asks for what is on the medium, so what is cached goes there first.
             _ if extent.fua() => {
                 let flush = Io { offset: 0, len: 0, ..extent.io(IoKind::Flush, Place::Buffer(0)) };
-                self.await_io(slot, 1, Step::FlushBeforeRead);
-                out.push(Action::Io { slot, io: flush });
+                self.ask_io(slot, Step::FlushBeforeRead, flush, out);
                 return;
             }
+            IoOpcode::VERIFY => self.portion_to_verify(slot, &extent),
             _ => extent.io(IoKind::Read, self.read_place(slot)),
         };
-        self.await_io(slot, 1, Step::Main);
-        out.push(Action::Io { slot, io });
+        self.ask_io(slot, Step::Main, io, out);
     }
 
     /// The ranges of a Dataset Management command are here.
@@ -192,17 +208,20 @@ impl Queue {
         let (opcode, len) = (self.entry(slot).command.io_opcode(), self.entry(slot).len);
         if let Some(status) = failed {
             self.count(slot, IoCounters::count_error);
-            self.fail(slot, status, out);
+            self.fail_midway(slot, status, out);
             return;
         }
         match (step, opcode) {
             (Step::FlushBeforeRead, _) => {
                 let command = self.entry(slot).command;
                 match self.extent(&command) {
+                    Ok(extent) if opcode == IoOpcode::VERIFY => {
+                        let io = self.portion_to_verify(slot, &extent);
+                        self.ask_io(slot, Step::Main, io, out);
+                    }
                     Ok(extent) => {
                         let io = extent.io(IoKind::Read, self.read_place(slot));
-                        self.await_io(slot, 1, Step::Main);
-                        out.push(Action::Io { slot, io });
+                        self.ask_io(slot, Step::Main, io, out);
                     }
                     Err(status) => self.fail(slot, status, out),
                 }
@@ -224,6 +243,9 @@ impl Queue {
                 self.entry_mut(slot).state = State::AwaitCompare;
                 out.push(Action::Compare { slot, a, b, len });
             }
+            (Step::Main, IoOpcode::VERIFY) => self.verified(slot, out),
+            (Step::Main, IoOpcode::COPY) => self.write_copied(slot, out),
+            (Step::CopyWrite, _) => self.copied(slot, out),
             (Step::Main, _) => self.respond(slot, Status::SUCCESS, 0, 0, out),
         }
     }
@@ -271,6 +293,12 @@ impl Queue {
         self.await_io_or_succeed(slot, count, out);
     }
 
+    /// Asks for one operation and waits for it.
+    pub(super) fn ask_io(&mut self, slot: Slot, step: Step, io: Io, out: &mut Vec<Action>) {
+        self.await_io(slot, 1, step);
+        out.push(Action::Io { slot, io });
+    }
+
     fn await_io(&mut self, slot: Slot, left: u32, step: Step) {
         self.entry_mut(slot).state = State::AwaitIo { left, failed: None, step };
     }
@@ -283,7 +311,7 @@ impl Queue {
         }
     }
 
-    fn peek(&mut self, slot: Slot, place: Place, len: u32, out: &mut Vec<Action>) {
+    pub(super) fn peek(&mut self, slot: Slot, place: Place, len: u32, out: &mut Vec<Action>) {
         self.entry_mut(slot).state = State::AwaitPayload;
         out.push(Action::Peek { slot, place, len });
     }
@@ -320,15 +348,15 @@ impl Queue {
         }
     }
 
-    fn namespace(&self, nsid: u32) -> Result<&NamespaceView, Status> {
+    pub(super) fn namespace(&self, nsid: u32) -> Result<&NamespaceView, Status> {
         self.view()
             .and_then(|view| view.namespace(nsid))
             .map(|namespace| &**namespace)
             .ok_or(StatusCode::INVALID_NAMESPACE_OR_FORMAT.with_dnr())
     }
 
-    /// The bytes that a Read, Write, Compare or Write Zeroes command names, checked.
-    fn extent(&self, command: &Command) -> Result<Extent, Status> {
+    /// The bytes that a command with one range of blocks names, checked.
+    pub(super) fn extent(&self, command: &Command) -> Result<Extent, Status> {
         let namespace = self.namespace(command.nsid())?;
         let opcode = command.io_opcode();
         if matches!(opcode, IoOpcode::WRITE | IoOpcode::WRITE_ZEROES) {
@@ -336,8 +364,10 @@ impl Queue {
         }
         let blocks = BlockCommand::from_command(command);
         let len = u64::from(blocks.nlb.count()) << namespace.lba_shift;
-        // Write Zeroes moves no data, so the transfer size does not limit it.
-        if opcode != IoOpcode::WRITE_ZEROES && len > u64::from(self.max_transfer()) {
+        // Some move no data, so the transfer size does not limit them.
+        let moves = !matches!(opcode, IoOpcode::WRITE_ZEROES | IoOpcode::VERIFY);
+        let all = opcode == IoOpcode::WRITE_ZEROES && blocks.flags.bits() & NAMESPACE_ZEROES != 0;
+        if moves && len > u64::from(self.max_transfer()) || all {
             return Err(StatusCode::INVALID_FIELD.with_dnr());
         }
         match blocks.end() {
@@ -353,8 +383,13 @@ impl Queue {
         self.view().map_or(limit, |view| view.max_transfer.min(limit))
     }
 
+    /// Bytes of the buffer of a command that works in portions: at least 8192.
+    pub(super) fn portion_buffer(&self) -> u32 {
+        PORTION_BUFFER.min(2 * self.config.max_transfer)
+    }
+
     /// Counts on the command's namespace, while it is there.
-    fn count(&self, slot: Slot, count: impl FnOnce(&IoCounters)) {
+    pub(super) fn count(&self, slot: Slot, count: impl FnOnce(&IoCounters)) {
         if let Ok(namespace) = self.namespace(self.entry(slot).command.nsid())
             && let Some(counters) = namespace.counters.get(self.config.core)
         {
@@ -363,7 +398,7 @@ impl Queue {
     }
 }
 
-fn writable(namespace: &NamespaceView) -> Result<(), Status> {
+pub(super) fn writable(namespace: &NamespaceView) -> Result<(), Status> {
     if namespace.read_only {
         return Err(StatusCode::NAMESPACE_WRITE_PROTECTED.with_dnr());
     }

@@ -32,13 +32,16 @@
 //! change while it waits (the namespace) is looked up again when its I/O is made.
 
 pub mod action;
+mod copy;
 mod data;
 mod io;
 mod slot;
 #[cfg(test)]
 mod tests;
+mod verify;
 
 pub use action::{Action, CloseReason, Io, IoKind, MAX_SEGMENTS, Place, RecvToken, RemoteSegment};
+pub use copy::{COPY_FORMATS, MAX_COPY_BLOCKS, MAX_COPY_RANGE_BLOCKS, MAX_COPY_RANGES};
 
 use crate::target::Binding;
 use crate::view::SubsystemView;
@@ -46,7 +49,8 @@ use crate::{Outcome, Slot};
 use data::Need;
 use nvme_spec_types::command::COMMAND_SIZE;
 use nvme_spec_types::{
-    AdminOpcode, Command, Completion, DataDirection, FabricsType, Fuse, Psdt, Status, StatusCode,
+    AdminOpcode, Command, Completion, DataDirection, FabricsType, Fuse, IoOpcode, Psdt, Status,
+    StatusCode,
 };
 use slot::{DataAt, Entry, State};
 use std::collections::VecDeque;
@@ -294,7 +298,11 @@ impl Queue {
                     Err(status) => self.fail(slot, status, out),
                 }
             }
-            State::AwaitPayload => self.with_ranges(slot, bytes, out),
+            State::AwaitPayload => match self.entry(slot).command.io_opcode() {
+                IoOpcode::COPY => self.with_sources(slot, bytes, out),
+                _ => self.with_ranges(slot, bytes, out),
+            },
+            State::AwaitSource => self.with_source(slot, bytes, out),
             state => self.unexpected("a payload", state),
         }
     }
@@ -390,6 +398,7 @@ impl Queue {
                 State::AwaitDescriptors
                 | State::AwaitBuffer
                 | State::AwaitPayload
+                | State::AwaitSource
                 | State::AwaitCompare
                 | State::AwaitControl
                 | State::AwaitFill => self.end(Slot(at as u16), out),

@@ -1,6 +1,7 @@
 //! A command's place: what it is, where its data is, and what it waits for.
 
 use super::action::{MAX_SEGMENTS, RecvToken, RemoteSegment};
+use crate::BackingRef;
 use nvme_spec_types::{Command, DataDirection, Status};
 
 /// What a slot waits for. Each variant but `Free` names the one event (or the one kind of event)
@@ -17,6 +18,8 @@ pub(super) enum State {
     AwaitPull,
     /// A look at the data ([`super::Queue::on_payload`]).
     AwaitPayload,
+    /// A look at the next source range of a Copy ([`super::Queue::on_payload`]).
+    AwaitSource,
     /// So many operations on backings ([`super::Queue::on_io_done`]).
     AwaitIo {
         /// Operations not answered yet, at least 1.
@@ -46,6 +49,25 @@ pub(super) enum Step {
     FlushBeforeRead,
     /// The command's own operations.
     Main,
+    /// The write of what a Copy has read.
+    CopyWrite,
+}
+
+/// How far a command is that works through its blocks in portions (Verify, Copy).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(super) struct Progress {
+    /// Source range at hand, of a Copy.
+    pub(super) range: u8,
+    /// Where that range is.
+    pub(super) source: BackingRef,
+    /// Its first byte there.
+    pub(super) offset: u64,
+    /// Its bytes.
+    pub(super) len: u64,
+    /// Bytes done: of the blocks of a Verify, or of the source range at hand.
+    pub(super) done: u64,
+    /// Bytes done of all ranges of a Copy.
+    pub(super) written: u64,
 }
 
 /// Where the data of a command is, after its SGL was checked.
@@ -88,6 +110,8 @@ pub(super) struct Entry {
     pub(super) len: u32,
     segments: [RemoteSegment; MAX_SEGMENTS],
     segment_count: u8,
+    /// How far it is, where it works in portions.
+    pub(super) progress: Progress,
     /// Remote key that the host wants invalidated by the response.
     pub(super) invalidate: Option<u32>,
     /// Outcome data on its way to the host.
@@ -110,6 +134,7 @@ impl Entry {
             len: 0,
             segments: [RemoteSegment::default(); MAX_SEGMENTS],
             segment_count: 0,
+            progress: Progress::default(),
             invalidate: None,
             fill: Vec::new(),
             result: 0,
@@ -125,6 +150,7 @@ impl Entry {
         self.data = DataAt::Nowhere;
         self.len = 0;
         self.segment_count = 0;
+        self.progress = Progress::default();
         self.invalidate = None;
     }
 

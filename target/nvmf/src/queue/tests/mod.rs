@@ -4,6 +4,7 @@ mod closing;
 mod connect;
 mod control;
 mod io;
+mod portions;
 mod random;
 mod sgl;
 mod slots;

@@ -34,7 +34,7 @@ fn sgl() -> impl Strategy<Value = SglDescriptor> {
 
 fn command() -> impl Strategy<Value = [u8; 64]> {
     let opcode = prop_oneof![
-        8 => prop::sample::select(vec![0x00u8, 0x01, 0x02, 0x05, 0x08, 0x09, 0x7f]),
+        8 => prop::sample::select(vec![0x00u8, 0x01, 0x02, 0x05, 0x08, 0x09, 0x0c, 0x19, 0x7f]),
         1 => any::<u8>(),
     ];
     let nsid = prop::sample::select(vec![0, 1, 1, 1, 5, u32::MAX]);
@@ -45,6 +45,8 @@ fn command() -> impl Strategy<Value = [u8; 64]> {
             if opcode == 0x09 {
                 command.set_cdw10(count % 4);
                 command.set_cdw11(flags & 7);
+            } else if opcode == 0x19 {
+                command.set_cdw12(count % 4 | (flags & 3) << 8);
             } else {
                 command.set_cdw12(command.cdw12() | flags & 0xffff_0000);
             }
@@ -72,6 +74,16 @@ fn op() -> impl Strategy<Value = Op> {
         1 => (0..8u16).prop_map(Op::Abort),
         1 => Just(Op::Close),
     ]
+}
+
+/// Source ranges of format 0 from block 400 on: many of them can be copied to elsewhere.
+fn copy_ranges(len: usize) -> Vec<u8> {
+    let mut bytes = vec![0; len];
+    for (at, range) in bytes.chunks_mut(32).enumerate().filter(|(_, range)| range.len() == 32) {
+        range[8..16].copy_from_slice(&(400 + at as u64 * 100).to_le_bytes());
+        range[16] = 99;
+    }
+    bytes
 }
 
 /// What the reactor owes an answer for.
@@ -131,7 +143,7 @@ impl Reactor {
                         assert!(self.holds(slot));
                     }
                     let bytes: Vec<u8> = match self.chance() % 3 {
-                        0 => vec![0; len as usize],
+                        0 => copy_ranges(len as usize),
                         1 => (0..len).map(|_| self.chance() as u8).collect(),
                         _ => {
                             keyed(4096).to_bytes().into_iter().cycle().take(len as usize).collect()

@@ -7,7 +7,7 @@ use super::super::keep_alive::KAS;
 use super::super::logs::error::ENTRIES;
 use super::super::property::VERSION;
 use super::super::{ADMIN_QUEUE_ENTRIES, MAX_NAMESPACES, Target};
-use crate::queue::action::MAX_SEGMENTS;
+use crate::queue::{COPY_FORMATS, MAX_SEGMENTS};
 use nvme_spec_types::fixed_str::FixedStr;
 use nvme_spec_types::identify::{
     Cmic, ControllerAttributes, ControllerType, EntrySizes, IdentifyController,
@@ -76,7 +76,10 @@ impl Target {
                 id.oncs = OptionalNvmCommands::COMPARE
                     | OptionalNvmCommands::DATASET_MANAGEMENT
                     | OptionalNvmCommands::WRITE_ZEROES
-                    | OptionalNvmCommands::FEATURE_SAVE;
+                    | OptionalNvmCommands::FEATURE_SAVE
+                    | OptionalNvmCommands::VERIFY
+                    | OptionalNvmCommands::COPY;
+                id.cdfs = COPY_FORMATS;
                 // Always there: a namespace with a cache may come later, and the host looks only
                 // once. Namespaces without one say so themselves.
                 id.vwc = VolatileWriteCache::PRESENT
@@ -105,8 +108,8 @@ impl Target {
     }
 }
 
-/// Identify Controller of the NVM command set (NVM 1.1, 4.1.5.4): neither Write Zeroes nor Dataset
-/// Management are limited beyond what their fields can say.
+/// Identify Controller of the NVM command set (NVM 1.1, 4.1.5.4): Verify, Write Zeroes and Dataset
+/// Management are not limited beyond what their fields can say.
 pub(super) fn identify_nvm() -> IdentifyControllerNvm {
     IdentifyControllerNvm { ver: Version::new(1, 1, 0), ..IdentifyControllerNvm::default() }
 }

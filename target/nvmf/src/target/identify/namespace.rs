@@ -1,6 +1,7 @@
 //! Identify Namespace.
 
 use super::super::subsystem::Namespace;
+use crate::queue::{MAX_COPY_BLOCKS, MAX_COPY_RANGE_BLOCKS, MAX_COPY_RANGES};
 use nvme_spec_types::ZeroBased;
 use nvme_spec_types::identify::{
     CommonNamespaceFeatures, Csi, DeallocateFeatures, FormattedLba, IDENTIFY_SIZE,
@@ -23,6 +24,9 @@ impl Namespace {
             nsattr: self.attributes(),
             nguid: ns.nguid,
             eui64: ns.eui64,
+            mssrl: MAX_COPY_RANGE_BLOCKS,
+            mcl: MAX_COPY_BLOCKS,
+            msrc: ZeroBased::<u8>::saturating(MAX_COPY_RANGES.into()),
             ..IdentifyNamespace::default()
         };
         id.lbaf[0] = LbaFormat { ms: 0, lbads: ns.lba_shift, rp: 0 };

@@ -52,7 +52,8 @@ fn the_controller_says_what_linux_needs_for_rdma() {
     assert_eq!((id.acl.count(), id.aerl.count(), id.elpe.count()), (4, 4, 64));
     assert_eq!(id.oaes.bits(), 1 << 8);
     assert_eq!((id.nn, id.mnan), (0xffff_fffe, 1024));
-    assert_eq!(id.oncs.bits(), 1 | 1 << 2 | 1 << 3 | 1 << 4);
+    assert_eq!(id.oncs.bits(), 1 | 1 << 2 | 1 << 3 | 1 << 4 | 1 << 7 | 1 << 8);
+    assert_eq!(id.cdfs, 0b101);
     assert_eq!(id.vwc.bits(), 0b111);
     assert_eq!(id.sn.as_str(), Some("SN1"));
     assert_eq!(id.mn.as_str(), Some("a model"));

@@ -57,6 +57,8 @@ const IO_COMMANDS: &[(IoOpcode, bool)] = &[
     (IoOpcode::COMPARE, false),
     (IoOpcode::WRITE_ZEROES, true),
     (IoOpcode::DATASET_MANAGEMENT, true),
+    (IoOpcode::VERIFY, false),
+    (IoOpcode::COPY, true),
 ];
 
 /// The NVMe-MI commands log is this long; no command is supported.

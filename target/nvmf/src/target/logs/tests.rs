@@ -138,7 +138,7 @@ fn command_effects_are_of_the_commands_that_there_are() {
     assert_eq!(log_page.admin_mut(AdminOpcode::IDENTIFY).bits(), 1);
     assert_eq!(log_page.io_mut(IoOpcode::READ).bits(), 1);
     assert_eq!(log_page.io_mut(IoOpcode::WRITE).bits(), 3);
-    assert_eq!(log_page.io.iter().filter(|e| !e.is_empty()).count(), 6);
+    assert_eq!(log_page.io.iter().filter(|e| !e.is_empty()).count(), 8);
     assert!(effects(&mut bench, discovery).io.iter().all(|e| e.is_empty()));
     let zoned = GetLogPage { csi: Csi::ZONED, ..log(LogId::COMMAND_EFFECTS, 4096) };
     assert_eq!(read(&mut bench, io, zoned), logged(StatusCode::INVALID_FIELD));
