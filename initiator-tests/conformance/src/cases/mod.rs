@@ -6,6 +6,7 @@
 mod admin;
 mod fabrics;
 mod io;
+mod portions;
 mod sgl;
 
 use crate::{Place, Session};
@@ -20,8 +21,13 @@ pub struct Case {
 }
 
 /// All cases: what they are about, and they.
-pub const ALL: &[(&str, &[Case])] =
-    &[("admin", admin::CASES), ("fabrics", fabrics::CASES), ("io", io::CASES), ("sgl", sgl::CASES)];
+pub const ALL: &[(&str, &[Case])] = &[
+    ("admin", admin::CASES),
+    ("fabrics", fabrics::CASES),
+    ("io", io::CASES),
+    ("portions", portions::CASES),
+    ("sgl", sgl::CASES),
+];
 
 /// A list of cases named like their functions.
 macro_rules! cases {

@@ -46,7 +46,7 @@ fn command() -> impl Strategy<Value = [u8; 64]> {
                 command.set_cdw10(count % 4);
                 command.set_cdw11(flags & 7);
             } else if opcode == 0x19 {
-                command.set_cdw12(count % 4 | (flags & 3) << 8);
+                command.set_cdw12((count % 4) | ((flags & 3) << 8));
             } else {
                 command.set_cdw12(command.cdw12() | flags & 0xffff_0000);
             }

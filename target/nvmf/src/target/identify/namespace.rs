@@ -26,7 +26,7 @@ impl Namespace {
             eui64: ns.eui64,
             mssrl: MAX_COPY_RANGE_BLOCKS,
             mcl: MAX_COPY_BLOCKS,
-            msrc: ZeroBased::<u8>::saturating(MAX_COPY_RANGES.into()),
+            msrc: ZeroBased::<u8>::saturating(MAX_COPY_RANGES),
             ..IdentifyNamespace::default()
         };
         id.lbaf[0] = LbaFormat { ms: 0, lbads: ns.lba_shift, rp: 0 };

@@ -1,29 +1,30 @@
-//! Verify and Copy.
+//! Verify and Copy, where a target offers them.
 
-use conformance::{Daemon, Session, assert_code};
+use super::{Case, cases, with_session};
+use crate::{Place, Session, assert_code};
 use initiator::commands;
 use nvme_spec_types::{Completion, StatusCode};
 
-/// A session with a controller that offers what bit `oncs` of ONCS stands for; `None` without.
-fn session(daemon: &Daemon, oncs: u8) -> Option<Session> {
-    let mut session = Session::new(daemon);
-    let identity = session.identify(1, 0);
-    let offered = u16::from_le_bytes([identity[520], identity[521]]);
-    (offered & 1 << oncs != 0).then_some(session)
-}
+pub(super) const CASES: &[Case] = cases![
+    verify_takes_blocks_up_to_the_last_and_moves_no_data,
+    copies_gather_their_ranges_in_order,
+    copies_that_cannot_be_made_change_nothing,
+    the_limits_of_identify_namespace_bound_a_copy,
+    formats_that_identify_does_not_list_are_refused,
+];
 
-fn with_verify(test: impl FnOnce(&mut Session)) {
-    let daemon = Daemon::start();
-    if let Some(mut session) = session(&daemon, 7) {
-        test(&mut session);
-    }
-}
+/// The bits of ONCS.
+const VERIFY: u16 = 1 << 7;
+const COPY: u16 = 1 << 8;
 
-fn with_copy(test: impl FnOnce(&mut Session)) {
-    let daemon = Daemon::start();
-    if let Some(mut session) = session(&daemon, 8) {
-        test(&mut session);
-    }
+/// A case of one session with a usual target, where its ONCS has all of these bits.
+fn where_offered(place: &dyn Place, bits: u16, case: impl FnOnce(&mut Session)) {
+    with_session(place, |s| {
+        let identity = s.identify(1, 0);
+        if u16::from_le_bytes([identity[520], identity[521]]) & bits == bits {
+            case(s);
+        }
+    });
 }
 
 fn copy(s: &mut Session, sdlba: u64, ranges: &[(u64, u32)]) -> Completion {
@@ -35,9 +36,8 @@ fn copy(s: &mut Session, sdlba: u64, ranges: &[(u64, u32)]) -> Completion {
     completion
 }
 
-#[test]
-fn verify_takes_blocks_up_to_the_last_and_moves_no_data() {
-    with_verify(|s| {
+fn verify_takes_blocks_up_to_the_last_and_moves_no_data(place: &dyn Place) {
+    where_offered(place, VERIFY, |s| {
         let most = 65536.min(s.blocks as u32);
         for command in [
             commands::verify(1, 0, 1, false),
@@ -57,9 +57,8 @@ fn verify_takes_blocks_up_to_the_last_and_moves_no_data() {
     });
 }
 
-#[test]
-fn copies_gather_their_ranges_in_order() {
-    with_copy(|s| {
+fn copies_gather_their_ranges_in_order(place: &dyn Place) {
+    where_offered(place, COPY, |s| {
         s.fill_blocks(0, 64, 0);
         s.fill_blocks(0, 4, 0xa1);
         s.fill_blocks(9, 1, 0xa2);
@@ -71,9 +70,8 @@ fn copies_gather_their_ranges_in_order() {
     });
 }
 
-#[test]
-fn copies_that_cannot_be_made_change_nothing() {
-    with_copy(|s| {
+fn copies_that_cannot_be_made_change_nothing(place: &dyn Place) {
+    where_offered(place, COPY, |s| {
         s.fill_blocks(0, 16, 0x33);
         let last = s.blocks - 1;
         for (sdlba, ranges, code) in [
@@ -90,9 +88,8 @@ fn copies_that_cannot_be_made_change_nothing() {
     });
 }
 
-#[test]
-fn the_limits_of_identify_namespace_bound_a_copy() {
-    with_copy(|s| {
+fn the_limits_of_identify_namespace_bound_a_copy(place: &dyn Place) {
+    where_offered(place, COPY, |s| {
         let ns = s.identify(0, 1);
         let mssrl = u32::from(u16::from_le_bytes([ns[74], ns[75]]));
         let msrc = usize::from(ns[80]) + 1;
@@ -110,9 +107,8 @@ fn the_limits_of_identify_namespace_bound_a_copy() {
     });
 }
 
-#[test]
-fn formats_that_identify_does_not_list_are_refused() {
-    with_copy(|s| {
+fn formats_that_identify_does_not_list_are_refused(place: &dyn Place) {
+    where_offered(place, COPY, |s| {
         let identity = s.identify(1, 0);
         let formats = u16::from_le_bytes([identity[534], identity[535]]);
         let buffer = s.buffer(40, 0);
