@@ -15,6 +15,7 @@
 //! - `targets`: `nvmfd`, `nvmet` (default both);
 //! - `seconds`: the time bound inside an emulated machine (default 60);
 //! - `cpus`: processors the machine must have (default 2; `uml` has one);
+//! - `programs`: test programs of this repository that it calls from `$WORK/bin`;
 //! - `disk`: `nvme` gives the machine an NVMe disk of QEMU's (`qemu` only);
 //! - `core`: belongs to the subset run on further kernels.
 
@@ -86,6 +87,8 @@ pub struct Case {
     pub cpus: u32,
     /// Needs an NVMe disk in the machine.
     pub nvme_disk: bool,
+    /// Test programs of this repository that it calls.
+    pub programs: Vec<String>,
     /// Part of the core subset.
     pub core: bool,
 }
@@ -115,6 +118,7 @@ impl Case {
             seconds: 60,
             cpus: 2,
             nvme_disk: false,
+            programs: Vec::new(),
             core: false,
         };
         for line in text.lines().filter_map(|line| line.strip_prefix("#: ")) {
@@ -127,6 +131,7 @@ impl Case {
                 "seconds" => case.seconds = value.trim().parse()?,
                 "cpus" => case.cpus = value.trim().parse()?,
                 "disk" => case.nvme_disk = value.trim() == "nvme",
+                "programs" => case.programs = words(value),
                 "core" => case.core = true,
                 _ if case.summary.is_empty() => line.clone_into(&mut case.summary),
                 other => bail!("unknown key {other}"),

@@ -29,5 +29,5 @@ mod subject;
 pub mod uml;
 
 pub use command::{Output, capture, run_quiet};
-pub use runner::{CaseResult, Options, Report, Verdict, run, run_script};
+pub use runner::{CaseResult, Options, Report, Verdict, programs, run, run_script};
 pub use subject::{Provider, TargetKind};

@@ -5,7 +5,7 @@
 //! to come get a new one. What a failed case left behind is moved to
 //! `linux/<machine>-<target>/<case>@<topology>/` below the build folder.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -29,6 +29,8 @@ pub struct Options {
     pub provider: Provider,
     /// The daemon's program; needed for [`TargetKind::Nvmfd`].
     pub daemon: Option<PathBuf>,
+    /// Test programs for the cases that call them; see [`programs`].
+    pub programs: Vec<PathBuf>,
     /// Names of cases (`name` or `name@topology`); empty means all.
     pub cases: Vec<String>,
     /// Only cases marked `core`.
@@ -120,6 +122,15 @@ pub fn run(options: &Options, mut each: impl FnMut(&CaseResult)) -> Result<Repor
         }
     }
     Ok(report)
+}
+
+/// Names of the test programs that the chosen cases call.
+///
+/// # Errors
+/// When a name matches no case or a case cannot be read.
+pub fn programs(options: &Options) -> Result<BTreeSet<String>> {
+    let groups = plan(options)?;
+    Ok(groups.into_values().flatten().flat_map(|case| case.programs).collect())
 }
 
 /// The chosen cases, grouped by the setup they need.
@@ -280,6 +291,11 @@ impl WorkFolder {
             let daemon = options.daemon.as_ref().context("no daemon program given")?;
             fs::copy(daemon, work.0.join("bin/nvmfd"))
                 .with_context(|| format!("cannot copy {}", daemon.display()))?;
+        }
+        for program in &options.programs {
+            let name = program.file_name().context("a program has a name")?;
+            fs::copy(program, work.0.join("bin").join(name))
+                .with_context(|| format!("cannot copy {}", program.display()))?;
         }
         let mut environment = format!(
             "export MACHINE={} TARGET={} PROVIDER={} TOPOLOGY={} PACKAGE={}\n",

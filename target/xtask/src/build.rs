@@ -1,6 +1,7 @@
 //! Calling cargo: where the workspace is, where output goes, and the libclang
 //! that the bindings generator of `rdma-sys` can live with.
 
+use std::collections::BTreeSet;
 use std::env;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -106,6 +107,26 @@ pub(crate) fn fetch_libclang() -> Result<()> {
         bail!("the wheel {LIBCLANG_WHEEL} holds no libclang.so");
     }
     Ok(())
+}
+
+/// Packages with test programs that are called in a machine, and the programs.
+const TEST_PROGRAMS: [(&str, &str); 2] =
+    [("conformance", "conformance"), ("rdma-contract", "verbs-selftest")];
+
+/// Builds test programs by name and returns where they are.
+pub(crate) fn test_programs(names: &BTreeSet<String>) -> Result<Vec<PathBuf>> {
+    let mut programs = Vec::new();
+    for name in names {
+        let known = TEST_PROGRAMS.iter().find(|(_, program)| program == name);
+        let (package, _) = known.with_context(|| format!("no test program is named {name}"))?;
+        println!("building {name}");
+        let build = ["build", "--quiet", "--profile", "sim", "-p", package, "--bin", name];
+        if !cargo()?.args(build).status()?.success() {
+            bail!("{name} does not build; `cargo xtask setup` installs what that needs");
+        }
+        programs.push(output()?.join("sim").join(name));
+    }
+    Ok(programs)
 }
 
 /// Builds the daemon and returns its program.

@@ -91,8 +91,9 @@ impl Tally {
     fn linux(&mut self, name: &str, core: bool, boot: impl Fn() -> Result<Boot>) {
         for provider in [Provider::Verbs, Provider::Soft] {
             self.step(name, || {
+                let built = linux::Built::default();
                 let report =
-                    linux::run_cases(boot()?, TargetKind::Nvmfd, provider, None, &[], core)?;
+                    linux::run_cases(boot()?, TargetKind::Nvmfd, provider, built, &[], core)?;
                 let (passed, failed, _) = report.counts();
                 Ok((u64::try_from(passed)?, u64::try_from(failed)?))
             });

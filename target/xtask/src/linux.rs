@@ -92,6 +92,9 @@ pub(crate) struct LinuxArgs {
     /// A daemon that is built already.
     #[arg(long, value_name = "FILE")]
     daemon: Option<PathBuf>,
+    /// A folder with the test programs that some cases call, built already.
+    #[arg(long, value_name = "FOLDER")]
+    programs: Option<PathBuf>,
     /// Only the core subset.
     #[arg(long)]
     core: bool,
@@ -118,10 +121,20 @@ pub(crate) fn linux(args: &LinuxArgs) -> Result<bool> {
         bail!("the kernel's target has no provider of its own: --provider soft is for nvmfd");
     }
     let boot = args.machine.boot()?;
-    let report = run_cases(boot, target, provider, args.daemon.clone(), &args.cases, args.core)?;
+    let built = Built { daemon: args.daemon.clone(), programs: args.programs.clone() };
+    let report = run_cases(boot, target, provider, built, &args.cases, args.core)?;
     let (passed, failed, skipped) = report.counts();
     println!("{passed} passed, {failed} failed, {skipped} skipped");
     Ok(failed == 0)
+}
+
+/// What need not be built first.
+#[derive(Default)]
+pub(crate) struct Built {
+    /// The daemon.
+    pub(crate) daemon: Option<PathBuf>,
+    /// The folder of the test programs.
+    pub(crate) programs: Option<PathBuf>,
 }
 
 /// Runs cases and prints a line for each.
@@ -129,16 +142,21 @@ pub(crate) fn run_cases(
     boot: Boot,
     target: TargetKind,
     provider: ProviderKind,
-    daemon: Option<PathBuf>,
+    built: Built,
     cases: &[String],
     core: bool,
 ) -> Result<Report> {
-    let daemon = match (target, daemon) {
+    let daemon = match (target, built.daemon) {
         (TargetKind::Nvmfd, None) => Some(build::daemon()?),
         (_, given) => given,
     };
-    let options =
+    let mut options =
         Options { provider, cases: cases.to_vec(), core, ..script_options(boot, target, daemon)? };
+    let needed = linux_host::programs(&options)?;
+    options.programs = match built.programs {
+        Some(folder) => needed.iter().map(|name| folder.join(name)).collect(),
+        None => build::test_programs(&needed)?,
+    };
     println!("{} against {} ({})", options.boot.label(), target.name(), provider.name());
     let began = Instant::now();
     let report = linux_host::run(&options, print_result)?;
@@ -248,6 +266,7 @@ fn script_options(boot: Boot, target: TargetKind, daemon: Option<PathBuf>) -> Re
         target,
         provider: ProviderKind::Verbs,
         daemon,
+        programs: Vec::new(),
         cases: Vec::new(),
         core: false,
         package: package()?,
