@@ -138,6 +138,12 @@ impl IoOpcode {
         DataDirection::from_code(self.0)
     }
 
+    /// Whether the command names one range of blocks, in dwords 10 to 12
+    /// (NVM 1.1, 3.3: Read, Write and those like them).
+    pub const fn has_block_range(self) -> bool {
+        matches!(self, Self::READ | Self::WRITE | Self::COMPARE | Self::WRITE_ZEROES | Self::VERIFY)
+    }
+
     /// 80h and above belong to the vendor.
     pub const fn is_vendor_specific(self) -> bool {
         self.0 >= 0x80

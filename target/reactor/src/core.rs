@@ -278,6 +278,11 @@ impl<D: Device, B: BlockIo> Core<D, B> {
                     self.carry_out(now, c, out);
                 }
             }
+            ToCore::Reported(key) => {
+                if let Some(c) = self.find(key) {
+                    self.conn(c).queue.on_reported();
+                }
+            }
             ToCore::Abort { key, cid, token } => {
                 let mut stopped = false;
                 if let Some(c) = self.find(key) {

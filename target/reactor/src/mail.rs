@@ -3,6 +3,8 @@
 //! Nothing is shared but what a message carries. Messages to one core arrive in order.
 
 use backing::BackingId;
+use nvme_spec_types::Status;
+use nvme_spec_types::log::ParameterLocation;
 use nvmf::target::{AbortToken, Binding};
 use nvmf::view::{QueueActivity, SubsystemView};
 use nvmf::{Outcome, QueueKey, Slot};
@@ -53,6 +55,8 @@ pub enum ToCore<E, B> {
         /// How.
         outcome: Outcome,
     },
+    /// A failure told with [`ToControl::Failed`] is in the error log.
+    Reported(QueueKey),
     /// Stop a command if it can be stopped; answered by [`ToControl::Aborted`].
     Abort {
         /// Which queue.
@@ -98,6 +102,19 @@ pub enum ToControl<E> {
         command: [u8; 64],
         /// Data from the host; empty for none.
         data: Vec<u8>,
+    },
+    /// A command failed on its queue: for the error log; answered by [`ToCore::Reported`].
+    Failed {
+        /// Which queue.
+        key: QueueKey,
+        /// The submission queue entry.
+        command: [u8; 64],
+        /// How.
+        status: Status,
+        /// The field at fault.
+        location: ParameterLocation,
+        /// Failures before it that were not told.
+        missed: u32,
     },
     /// Whether a command was stopped before it was carried out.
     Aborted {

@@ -2,6 +2,8 @@
 
 use crate::{BackingRef, Slot};
 use nvme_spec_types::completion::Completion;
+use nvme_spec_types::log::ParameterLocation;
+use nvme_spec_types::status::Status;
 
 /// Names the receive that brought a capsule; the reactor's own number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -132,6 +134,18 @@ pub enum Action {
         slot: Slot,
         /// Data from the host and its length, if the command has any.
         data: Option<(Place, u32)>,
+    },
+    /// Tell the controller's error log that the command ([`super::Queue::command`]) fails; answer
+    /// with [`super::Queue::on_reported`] when it knows.
+    Report {
+        /// Which.
+        slot: Slot,
+        /// How.
+        status: Status,
+        /// The field at fault.
+        location: ParameterLocation,
+        /// Failures before it that were not reported.
+        missed: u32,
     },
     /// Copy the outcome's data ([`super::Queue::take_fill`]) to the start of the slot's buffer.
     Fill(Slot),

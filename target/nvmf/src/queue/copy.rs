@@ -135,7 +135,7 @@ impl Queue {
     /// Completes a command that failed after it began: a Copy tells how far it came.
     pub(super) fn fail_midway(&mut self, slot: Slot, status: Status, out: &mut Vec<Action>) {
         let first_not_copied = u64::from(self.entry(slot).progress.range);
-        self.respond(slot, status, first_not_copied, 0, out);
+        self.fail_with(slot, status, first_not_copied, out);
     }
 
     fn read_to_copy(&mut self, slot: Slot, out: &mut Vec<Action>) {

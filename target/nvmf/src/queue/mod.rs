@@ -35,6 +35,7 @@ pub mod action;
 mod copy;
 mod data;
 mod io;
+mod report;
 mod slot;
 #[cfg(test)]
 mod tests;
@@ -52,6 +53,7 @@ use nvme_spec_types::{
     AdminOpcode, Command, Completion, DataDirection, FabricsType, Fuse, IoOpcode, Psdt, Status,
     StatusCode,
 };
+use report::Reports;
 use slot::{DataAt, Entry, State};
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -113,6 +115,8 @@ pub struct Queue {
     outstanding: u16,
     /// One bit per command id in use.
     cids: Box<[u64; 1024]>,
+    /// What the error log is told of failures.
+    reports: Reports,
     /// Submission queue head: entries freed so far, modulo the queue's size.
     head: u16,
 }
@@ -130,6 +134,7 @@ impl Queue {
             held: VecDeque::with_capacity(usize::from(config.sq_entries)),
             outstanding: 0,
             cids: Box::new([0; 1024]),
+            reports: Reports::default(),
             head: 0,
         }
     }
@@ -323,7 +328,7 @@ impl Queue {
         // The data must fit what the host described and what a buffer holds.
         let room = self.data_len(slot).min(self.config.max_transfer) as usize;
         if data.len() > room {
-            self.respond(slot, StatusCode::DATA_SGL_LENGTH_INVALID.with_dnr(), 0, 0, out);
+            self.fail(slot, StatusCode::DATA_SGL_LENGTH_INVALID.with_dnr(), out);
             return;
         }
         let len = data.len() as u32;
@@ -520,7 +525,13 @@ impl Queue {
 
     /// Completes a command that failed.
     fn fail(&mut self, slot: Slot, status: Status, out: &mut Vec<Action>) {
-        self.respond(slot, status, 0, 0, out);
+        self.fail_with(slot, status, 0, out);
+    }
+
+    /// Completes a command that failed, with completion dwords 0 and 1.
+    fn fail_with(&mut self, slot: Slot, status: Status, result: u64, out: &mut Vec<Action>) {
+        let status = self.report(slot, status, out);
+        self.respond(slot, status, result, 0, out);
     }
 
     /// Completes a command: its id and its queue entry are the host's again.

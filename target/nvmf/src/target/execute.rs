@@ -6,7 +6,8 @@ use super::{Bound, Target, TargetAction};
 use crate::{Outcome, QueueKey, Slot};
 use core::time::Duration;
 use nvme_spec_types::fabrics::Disconnect;
-use nvme_spec_types::status::StatusCode;
+use nvme_spec_types::log::ParameterLocation;
+use nvme_spec_types::status::{Status, StatusCode};
 use nvme_spec_types::{AdminOpcode, Command, FabricsType};
 
 impl Target {
@@ -59,9 +60,28 @@ impl Target {
             && let Some(controller) = self.controllers.get_mut(&bound.controller)
         {
             outcome.status.more = true;
-            controller.errors.add(bound.qid, command, outcome.status, fail);
+            controller.errors.add(bound.qid, command, outcome.status, fail.location());
         }
         outcome
+    }
+
+    /// A command failed on its queue, before or without coming here: for the error log. `missed`
+    /// are failures before it of which nothing more is known.
+    pub fn on_command_failed(
+        &mut self,
+        queue: QueueKey,
+        command: &[u8; 64],
+        status: Status,
+        location: ParameterLocation,
+        missed: u32,
+    ) {
+        let bound = self.queues.get(&queue).and_then(|state| state.bound);
+        if let Some(bound) = bound
+            && let Some(controller) = self.controllers.get_mut(&bound.controller)
+        {
+            controller.errors.skip(missed);
+            controller.errors.add(bound.qid, &Command::from_bytes(*command), status, location);
+        }
     }
 
     /// Before Connect there is only Connect.

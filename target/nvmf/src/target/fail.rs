@@ -2,6 +2,7 @@
 
 use crate::Outcome;
 use nvme_spec_types::fabrics::ConnectLocation;
+use nvme_spec_types::log::ParameterLocation;
 use nvme_spec_types::status::{Status, StatusCode};
 
 /// Bytes of the submission queue entry, for error locations.
@@ -17,7 +18,7 @@ pub(super) mod at {
 }
 
 /// Not one field is at fault (NVMe Base 2.1, 5.1.12.1.2: Parameter Error Location).
-pub(super) const NOWHERE: u16 = 0xffff;
+const NOWHERE: u16 = 0xffff;
 
 /// A command that fails.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -58,6 +59,14 @@ impl Fail {
             status: StatusCode::CONNECT_INVALID_PARAMETERS.with_dnr(),
             dw0: location.to_dw0(),
             location: if location.in_data { NOWHERE } else { location.offset },
+        }
+    }
+
+    /// The field that is at fault, as the error log tells it.
+    pub(super) const fn location(&self) -> ParameterLocation {
+        match self.location {
+            NOWHERE => ParameterLocation::NONE,
+            at => ParameterLocation::new(at as u8, (at >> 8) as u8),
         }
     }
 

@@ -194,6 +194,12 @@ where
                     self.log_refused_connect(now, key, &data);
                 }
             }
+            ToControl::Failed { key, command, status, location, missed } => {
+                if let Some(core) = self.core_of(key) {
+                    self.target.on_command_failed(key, &command, status, location, missed);
+                    self.tell(now, core, ToCore::Reported(key));
+                }
+            }
             ToControl::Aborted { token, stopped } => {
                 self.ask_target(|target, out| target.on_abort_done(now, token, stopped, out));
             }

@@ -89,6 +89,10 @@ impl<D: Device, B: BlockIo> Core<D, B> {
                 // The control thread has its copy, and may take long.
                 self.take_back_buffer(c, slot);
             }
+            Action::Report { slot, status, location, missed } => {
+                let command = *conn.queue.command(slot);
+                out.push(ToControl::Failed { key: conn.key, command, status, location, missed });
+            }
             Action::Fill(slot) => {
                 let bytes = conn.queue.take_fill(slot);
                 self.region.write(conn.slot(slot).buffer, &bytes);

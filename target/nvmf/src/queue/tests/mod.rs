@@ -6,6 +6,7 @@ mod control;
 mod io;
 mod portions;
 mod random;
+mod report;
 mod sgl;
 mod slots;
 
@@ -25,6 +26,8 @@ const BLOCKS: u64 = 1000;
 struct Rig {
     queue: Queue,
     out: Vec<Action>,
+    /// What was reported, in order; not among the actions that are returned.
+    reports: Vec<Action>,
     recvs: u32,
 }
 
@@ -38,7 +41,7 @@ impl Rig {
             max_transfer: MAX_TRANSFER,
             core: 0,
         });
-        Rig { queue, out: Vec::new(), recvs: 0 }
+        Rig { queue, out: Vec::new(), reports: Vec::new(), recvs: 0 }
     }
 
     /// A connected queue; I/O queues see [`view`].
@@ -87,7 +90,25 @@ impl Rig {
 
     fn taken(&mut self) -> Vec<Action> {
         self.queue.audit().unwrap();
-        std::mem::take(&mut self.out)
+        let mut actions = Vec::new();
+        let mut reported = None;
+        for mut action in self.out.drain(..) {
+            match &mut action {
+                Action::Report { slot, .. } => {
+                    reported = Some(*slot);
+                    self.reports.push(action);
+                    continue;
+                }
+                // A report and the status that says so go together.
+                Action::Respond { slot, completion, .. } => {
+                    let more = std::mem::take(&mut completion.status.more);
+                    assert_eq!(more, reported == Some(*slot));
+                }
+                _ => {}
+            }
+            actions.push(action);
+        }
+        actions
     }
 
     /// Delivers a command that must be refused before it takes anything.

@@ -94,6 +94,7 @@ enum Owed {
     Io(Slot),
     Execute(Slot),
     Send(Slot),
+    Reported,
 }
 
 /// The reactor, as far as a queue can tell.
@@ -168,6 +169,7 @@ impl Reactor {
                     }
                     self.owed.push(Owed::Execute(slot));
                 }
+                Action::Report { .. } => self.owed.push(Owed::Reported),
                 Action::Fill(slot) => assert!(!self.queue.take_fill(slot).is_empty()),
                 Action::Respond { slot, push, .. } => {
                     assert!(!self.closed);
@@ -214,6 +216,7 @@ impl Reactor {
                 self.queue.on_executed(slot, outcome, &mut out);
             }
             Owed::Send(slot) => self.queue.on_sent(slot, &mut out),
+            Owed::Reported => self.queue.on_reported(),
         }
         self.carry_out(out);
     }

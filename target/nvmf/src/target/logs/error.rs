@@ -1,8 +1,8 @@
 //! Error Information: the last commands that failed.
 
-use super::super::fail::{Fail, NOWHERE};
 use nvme_spec_types::log::{ErrorEntry, ParameterLocation, TransportType};
-use nvme_spec_types::{Command, Status};
+use nvme_spec_types::nvm::BlockCommand;
+use nvme_spec_types::{Command, Status, StatusCode, StatusType};
 use std::collections::VecDeque;
 
 /// Entries kept (ELPE + 1).
@@ -11,7 +11,7 @@ pub(in super::super) const ENTRIES: usize = 64;
 /// Version of the entries' layout: command set and opcode are filled in.
 const VERSION: u8 = 1;
 
-/// Failed admin commands of one controller.
+/// Failed commands of one controller, of all its queues.
 #[derive(Debug, Default)]
 pub(in super::super) struct ErrorLog {
     /// Newest first; at most [`ENTRIES`].
@@ -27,7 +27,7 @@ impl ErrorLog {
         sqid: u16,
         command: &Command,
         status: Status,
-        fail: Fail,
+        location: ParameterLocation,
     ) {
         self.count += 1;
         self.entries.truncate(ENTRIES - 1);
@@ -36,10 +36,8 @@ impl ErrorLog {
             sqid,
             cid: command.cid(),
             status,
-            location: match fail.location {
-                NOWHERE => ParameterLocation::NONE,
-                at => ParameterLocation::new(at as u8, (at >> 8) as u8),
-            },
+            location,
+            lba: if sqid == 0 { 0 } else { first_block(command, status.code) },
             // In a Fabrics command another field is there.
             nsid: if command.fabrics_type().is_some() { 0 } else { command.nsid() },
             trtype: TransportType::RDMA,
@@ -47,6 +45,11 @@ impl ErrorLog {
             version: VERSION,
             ..ErrorEntry::default()
         });
+    }
+
+    /// So many commands failed of which nothing is known.
+    pub(in super::super) fn skip(&mut self, failures: u32) {
+        self.count += u64::from(failures);
     }
 
     /// Failures so far.
@@ -64,17 +67,26 @@ impl ErrorLog {
     }
 }
 
+/// The first block of a command that failed for its blocks; 0 of any other.
+fn first_block(command: &Command, code: StatusCode) -> u64 {
+    let of_blocks = code == StatusCode::LBA_OUT_OF_RANGE || code.sct() == StatusType::MEDIA;
+    if of_blocks && command.io_opcode().has_block_range() {
+        BlockCommand::from_command(command).slba
+    } else {
+        0
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use nvme_spec_types::StatusCode;
 
     #[test]
     fn no_more_than_64_failures_are_kept() {
         let mut log = ErrorLog::default();
-        let fail = Fail::dnr(StatusCode::INVALID_OPCODE);
+        let status = StatusCode::INVALID_OPCODE.with_dnr();
         for _ in 0..100 {
-            log.add(0, &Command::ZERO, fail.status, fail);
+            log.add(0, &Command::ZERO, status, ParameterLocation::NONE);
         }
         assert_eq!((log.entries.len(), log.count()), (ENTRIES, 100));
     }

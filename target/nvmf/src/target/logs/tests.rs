@@ -2,6 +2,7 @@ use super::super::tests::*;
 use super::*;
 use crate::QueueKey;
 use nvme_spec_types::log::{ChangedNamespaceList, ErrorEntry, ParameterLocation};
+use nvme_spec_types::nvm::BlockCommand;
 use nvme_spec_types::{AdminOpcode, FeatureId, SglDescriptor, ZeroBased};
 
 fn log(lid: LogId, len: u32) -> GetLogPage {
@@ -59,6 +60,30 @@ fn failed_commands_are_in_the_error_log_newest_first() {
     assert_eq!((before.error_count, before.cid, before.opcode), (1, 5, 0xc1));
     assert_eq!(before.location, ParameterLocation::new(0, 0));
     assert_eq!(entries[128..], [0; 4096 - 128]);
+}
+
+#[test]
+fn failures_of_every_queue_are_in_the_error_log_of_their_controller() {
+    let mut bench = Bench::new();
+    let (admin, cntlid) = bench.ready();
+    let (other, _) = bench.ready();
+    let io = bench.io_queue(cntlid, 2).unwrap();
+    let block = BlockCommand::new(0x1_0000_0004, ZeroBased::<u16>::from_raw(0));
+    let command = block.to_command(IoOpcode::READ, 0x77, 1, SglDescriptor::NO_DATA);
+    let fail = |bench: &mut Bench, code: StatusCode, missed| {
+        let (status, place) = (code.with_dnr(), ParameterLocation::new(40, 0));
+        bench.target.on_command_failed(io, command.as_bytes(), status, place, missed);
+    };
+    fail(&mut bench, StatusCode::INVALID_FIELD, 0);
+    fail(&mut bench, StatusCode::UNRECOVERED_READ_ERROR, 5);
+    let entries = page(&mut bench, admin, log(LogId::ERROR, 128));
+    let newest = ErrorEntry::parse(&entries).unwrap();
+    assert_eq!((newest.error_count, newest.sqid, newest.cid, newest.nsid), (7, 2, 0x77, 1));
+    assert_eq!((newest.lba, newest.opcode), (0x1_0000_0004, IoOpcode::READ.0));
+    assert_eq!(newest.location, ParameterLocation::new(40, 0));
+    let before = ErrorEntry::parse(&entries[64..]).unwrap();
+    assert_eq!((before.error_count, before.lba), (1, 0));
+    assert_eq!(page(&mut bench, other, log(LogId::ERROR, 64)), [0; 64]);
 }
 
 #[test]

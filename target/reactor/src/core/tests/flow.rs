@@ -97,15 +97,19 @@ fn data_in_sixteen_pieces_is_pushed_piece_by_piece() {
 }
 
 #[test]
-fn storage_errors_become_the_commands_status() {
+fn storage_errors_become_the_commands_status_and_are_told_to_the_error_log() {
     let mut rig = Rig::serving(LIMITS);
+    rig.told();
     rig.capsule(&read(5, 512), &[]);
     rig.core.io_mut().finish(Err(IoError::ReadFault));
     let posted = rig.turn();
     let [(_, send)] = posted[..] else { panic!("data of a failed read was sent") };
     let status = rig.completion(&send).status;
-    assert_eq!(status, StatusCode::UNRECOVERED_READ_ERROR.with_dnr());
+    assert_eq!(status.code, StatusCode::UNRECOVERED_READ_ERROR);
+    assert!(status.dnr && status.more);
     assert_eq!(rig.core.stats().io_errors, 1);
+    let [ToControl::Failed { command, status: told, .. }] = &rig.told()[..] else { panic!() };
+    assert_eq!((command, *told), (read(5, 512).as_bytes(), status));
 }
 
 #[test]

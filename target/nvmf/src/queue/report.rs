@@ -1,0 +1,103 @@
+//! Reports of commands that failed here: what the controller's error log is made of.
+//!
+//! The error log is on the control thread, and failures are found on every core. A report goes with
+//! the response, whose status then says that there is more to read (M). No more than
+//! [`MAX_REPORTS`] of a queue are on their way at a time; failures beyond are counted, and the next
+//! report tells how many, so that a host that does nothing but fail costs no memory.
+//!
+//! What the control thread refuses it enters itself, and what is no fault of anybody is not
+//! reported: a comparison that finds a difference, a command that the host itself aborted.
+
+use super::{Action, Link, Queue};
+use crate::Slot;
+use nvme_spec_types::log::ParameterLocation;
+use nvme_spec_types::sgl::SglDescriptor;
+use nvme_spec_types::{Command, DataDirection, Fuse, Psdt, Status, StatusCode};
+
+/// Reports of a queue that may be on their way at a time.
+pub(super) const MAX_REPORTS: u8 = 8;
+
+/// Bytes of the submission queue entry.
+const FLAGS: u8 = 1;
+const CID: u8 = 2;
+const NSID: u8 = 4;
+const DATA_POINTER: u8 = 24;
+const DATA_POINTER_TYPE: u8 = 39;
+const SLBA: u8 = 40;
+const NLB: u8 = 48;
+/// First bit of PSDT in the flags.
+const PSDT_BIT: u8 = 6;
+
+/// What is on its way to the error log, and what did not get there.
+#[derive(Debug, Default)]
+pub(super) struct Reports {
+    /// Reports on their way; at most [`MAX_REPORTS`].
+    under_way: u8,
+    /// Failures since the last report that could not be reported.
+    missed: u32,
+}
+
+impl Queue {
+    /// Reports that the slot's command fails with `status`; returns the status to answer with.
+    pub(super) fn report(&mut self, slot: Slot, status: Status, out: &mut Vec<Action>) -> Status {
+        let has_log = matches!(self.link, Link::Bound(_));
+        if !has_log || is_expected(status.code) {
+            return status;
+        }
+        if self.reports.under_way == MAX_REPORTS {
+            self.reports.missed = self.reports.missed.saturating_add(1);
+            return status;
+        }
+        self.reports.under_way += 1;
+        let missed = std::mem::take(&mut self.reports.missed);
+        let status = Status { more: true, ..status };
+        let location = location(self.config.qid != 0, &self.entry(slot).command, status.code);
+        out.push(Action::Report { slot, status, location, missed });
+        status
+    }
+
+    /// A report has arrived in the error log.
+    pub fn on_reported(&mut self) {
+        assert!(self.reports.under_way > 0, "a report that was not made");
+        self.reports.under_way -= 1;
+    }
+}
+
+/// Whether a command that ends so is no failure for the log.
+fn is_expected(code: StatusCode) -> bool {
+    matches!(
+        code,
+        StatusCode::COMPARE_FAILURE
+            | StatusCode::ABORT_REQUESTED
+            | StatusCode::ABORTED_FAILED_FUSED
+            | StatusCode::ABORTED_SQ_DELETION
+    )
+}
+
+/// The field that is at fault when a queue ends a command so (NVMe Base 2.1, 5.1.12.1.2).
+fn location(on_io_queue: bool, command: &Command, code: StatusCode) -> ParameterLocation {
+    let blocks = on_io_queue && command.io_opcode().has_block_range();
+    let byte = match code {
+        StatusCode::INVALID_OPCODE => 0,
+        StatusCode::COMMAND_ID_CONFLICT => CID,
+        StatusCode::INVALID_NAMESPACE_OR_FORMAT | StatusCode::NAMESPACE_WRITE_PROTECTED => NSID,
+        StatusCode::SGL_DESCRIPTOR_TYPE_INVALID => DATA_POINTER_TYPE,
+        StatusCode::DATA_SGL_LENGTH_INVALID
+        | StatusCode::SGL_OFFSET_INVALID
+        | StatusCode::INVALID_SGL_SEGMENT_DESCRIPTOR
+        | StatusCode::INVALID_NUMBER_OF_SGL_DESCRIPTORS => DATA_POINTER,
+        StatusCode::LBA_OUT_OF_RANGE if blocks => SLBA,
+        StatusCode::INVALID_FIELD if command.psdt() != Psdt::Sgl => {
+            return ParameterLocation::new(FLAGS, PSDT_BIT);
+        }
+        StatusCode::INVALID_FIELD if command.fuse() != Fuse::Normal => FLAGS,
+        StatusCode::INVALID_FIELD if blocks => {
+            let in_capsule = matches!(command.sgl1(), SglDescriptor::InCapsule { .. });
+            let to_host = command.io_opcode().direction() == DataDirection::ControllerToHost;
+            // Data for the host cannot be in the capsule; else the transfer is too large.
+            if in_capsule && to_host { DATA_POINTER_TYPE } else { NLB }
+        }
+        _ => return ParameterLocation::NONE,
+    };
+    ParameterLocation::new(byte, 0)
+}
