@@ -81,7 +81,7 @@ pub enum OpenError {
         path: PathBuf,
     },
     /// Extending failed.
-    #[error("{path}: cannot extend the file to {wanted} bytes: {source}", path = .path.display())]
+    #[error("{path}: cannot extend the file to {wanted} bytes: {source}{hint}", path = .path.display(), hint = extend_hint(.source))]
     Extend {
         /// The path asked for.
         path: PathBuf,
@@ -136,6 +136,17 @@ pub enum OpenError {
         /// The system's answer.
         source: io::Error,
     },
+}
+
+/// What to do when a file cannot be extended, where there is something beside making space.
+fn extend_hint(source: &io::Error) -> &'static str {
+    match source.raw_os_error() {
+        Some(libc::EFBIG | libc::EINVAL | libc::EOVERFLOW) => {
+            "; its file system, or the limit of file sizes (ulimit -f), allows no file as large: \
+             choose a smaller size or another file system"
+        }
+        _ => "",
+    }
 }
 
 /// Which way an operation moved data, which decides what a failing medium is called.

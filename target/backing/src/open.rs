@@ -94,6 +94,7 @@ fn open_path(
     if is_device && size.is_some() {
         return Err(OpenError::SizeOfDevice { path: path.to_owned() });
     }
+    let existed = path.exists();
     let (file, direct) = open_file(path, spec.read_only, is_device, size.is_some(), !buffered)?;
     let meta = file.metadata().map_err(|e| system(path, "look at it", e))?;
     let claim = if is_device {
@@ -103,7 +104,12 @@ fn open_path(
         Claim::on(meta.dev(), meta.ino())
     };
     if let Some(wanted) = size {
-        extend(&file, path, meta.len(), wanted, spec.read_only)?;
+        extend(&file, path, meta.len(), wanted, spec.read_only).inspect_err(|_| {
+            // What was made for nothing goes again; it is locked, and still empty.
+            if !existed && meta.len() == 0 {
+                let _ = std::fs::remove_file(path);
+            }
+        })?;
     }
     let facts = if is_device {
         probe::device(&file, path, meta.rdev(), direct)?

@@ -50,6 +50,19 @@ fn a_file_is_extended_but_never_cut() {
 }
 
 #[test]
+fn a_size_that_no_file_can_have_leaves_no_file() {
+    let folder = disk_folder();
+    let path = folder.path().join("disk");
+    let too_large = BackingSpec::sized_file(&path, u64::MAX);
+    assert!(matches!(refusal(&too_large), OpenError::Extend { .. }));
+    assert!(!path.exists());
+    // What was there before stays.
+    std::fs::write(&path, b"").unwrap();
+    assert!(matches!(refusal(&too_large), OpenError::Extend { .. }));
+    assert!(path.exists());
+}
+
+#[test]
 fn less_than_a_block_is_refused() {
     let folder = disk_folder();
     let path = folder.path().join("disk");
