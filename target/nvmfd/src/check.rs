@@ -1,7 +1,9 @@
 //! `nvmfd check`: says what would be served, without touching anything.
 
+mod growth;
+
 use crate::config::{self, Config, Namespace, Subsystem};
-use crate::{CONFIG_ERROR, disks};
+use crate::{CONFIG_ERROR, disks, machine};
 use backing::{Backing, BackingSpec, Geometry, Medium, OpenError};
 use nvmf::target::AllowedHosts;
 use std::collections::BTreeMap;
@@ -29,18 +31,28 @@ pub(crate) fn run(path: &Path) -> ExitCode {
             return ExitCode::from(CONFIG_ERROR);
         }
     };
-    let (report, problems) = report(path, &config);
-    let _ = write!(std::io::stdout(), "{report}");
-    for problem in &problems {
+    let Report { text, problems, notes } = report(path, &config);
+    let _ = write!(std::io::stdout(), "{text}");
+    for problem in problems.iter().chain(&notes) {
         let _ = writeln!(std::io::stderr(), "{problem}");
     }
     if problems.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(CONFIG_ERROR) }
 }
 
-/// The table for standard output, and what cannot be served.
-fn report(path: &Path, config: &Config) -> (String, Vec<String>) {
+/// What is said about a configuration.
+struct Report {
+    /// The table for standard output.
+    text: String,
+    /// What cannot be served.
+    problems: Vec<String>,
+    /// What can, and may yet disappoint.
+    notes: Vec<String>,
+}
+
+fn report(path: &Path, config: &Config) -> Report {
     let mut text = String::new();
-    let mut problems = Vec::new();
+    let mut problems = machine::problems(path, config);
+    let mut notes = Vec::new();
     let mut files = Files::default();
     for listener in &config.listeners {
         let choice = crate::provider::choose(listener);
@@ -51,7 +63,10 @@ fn report(path: &Path, config: &Config) -> (String, Vec<String>) {
         let mut rows = vec![HEADER.map(str::to_owned)];
         for namespace in &subsystem.namespaces {
             match look(&namespace.spec).and_then(|found| files.claim(&namespace.spec, found)) {
-                Ok(found) => rows.push(row(namespace, &found)),
+                Ok(found) => {
+                    notes.extend(growth::note(path, namespace));
+                    rows.push(row(namespace, &found));
+                }
                 Err(error) => {
                     problems.push(disks::in_words(path, &subsystem.nqn, namespace, &error));
                 }
@@ -63,7 +78,7 @@ fn report(path: &Path, config: &Config) -> (String, Vec<String>) {
             text.push_str(&table(&rows));
         }
     }
-    (text, problems)
+    Report { text, problems, notes }
 }
 
 fn about(subsystem: &Subsystem) -> String {
@@ -150,7 +165,9 @@ fn look(spec: &BackingSpec) -> Result<Found, OpenError> {
     };
     if let (false, Some(size), false) = (path.exists(), size, spec.read_only) {
         return match path.parent().map(std::fs::metadata) {
-            Some(Ok(folder)) if folder.is_dir() => Ok(Found::WouldBeCreated(*size)),
+            Some(Ok(folder)) if folder.is_dir() => {
+                growth::fits(path, *size).map(|()| Found::WouldBeCreated(*size))
+            }
             Some(Ok(_)) => {
                 let source = std::io::ErrorKind::NotADirectory.into();
                 Err(OpenError::Create { path: path.clone(), source })
@@ -170,7 +187,9 @@ fn look(spec: &BackingSpec) -> Result<Found, OpenError> {
         Err(OpenError::DeviceBusy { .. }) if !is_mounted_or_held(path) => return Ok(Found::InUse),
         // A file that is too small now is extended when it is served.
         Err(OpenError::TooSmall { .. }) if size.is_some() => {
-            return Ok(Found::WouldBeCreated(size.unwrap_or(0)));
+            let size = size.unwrap_or(0);
+            growth::fits(path, size)?;
+            return Ok(Found::WouldBeCreated(size));
         }
         Err(error) => return Err(error),
     };
@@ -186,6 +205,9 @@ fn look(spec: &BackingSpec) -> Result<Found, OpenError> {
         }
         if meta.len() > wanted {
             return Err(OpenError::WouldShrink { path: path.clone(), actual: meta.len(), wanted });
+        }
+        if meta.len() < wanted {
+            growth::fits(path, wanted)?;
         }
         geometry.capacity =
             wanted / u64::from(geometry.block_size) * u64::from(geometry.block_size);
@@ -238,7 +260,7 @@ mod tests {
         );
         let path = Path::new("nvmfd.toml");
         let config = config::parse(path, &text).unwrap_or_else(|error| panic!("{error}"));
-        report(path, &config).1
+        report(path, &config).problems
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! Opening the disks of a configuration, and what the target is told about them.
 
 use crate::config::{Config, Namespace};
+use crate::machine;
 use backing::{Backing, BackingId, Geometry, OpenError};
 use nvmf::BackingRef;
 use nvmf::target::NamespaceConfig;
@@ -64,7 +65,11 @@ pub(crate) fn is_held(error: &OpenError) -> bool {
 /// it stands.
 pub(crate) fn in_words(path: &Path, nqn: &str, namespace: &Namespace, error: &OpenError) -> String {
     let Namespace { line, nsid, .. } = namespace;
-    format!("{}:{line}: {nqn} namespace {nsid}: {error}", path.display())
+    let mut words = format!("{}:{line}: {nqn} namespace {nsid}: {error}", path.display());
+    if let Some(hint) = machine::limit_hint(error) {
+        words = format!("{words}; {hint}");
+    }
+    words
 }
 
 impl Disk {

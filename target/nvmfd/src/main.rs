@@ -8,6 +8,7 @@ mod cli;
 mod config;
 mod disks;
 mod logging;
+mod machine;
 mod notify;
 mod provider;
 mod serve;

@@ -21,6 +21,11 @@ impl ServiceManager {
         tell(&[NotifyState::Ready, NotifyState::Status(status)]);
     }
 
+    /// Not ready, and why.
+    pub(crate) fn waiting(&self, status: &str) {
+        tell(&[NotifyState::Status(status)]);
+    }
+
     pub(crate) fn stopping(&self) {
         tell(&[NotifyState::Stopping, NotifyState::Status("ending connections")]);
     }

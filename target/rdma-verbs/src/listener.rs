@@ -31,8 +31,8 @@ enum State {
 pub(crate) enum Change {
     /// It hears, on this device.
     Up(String),
-    /// It does not hear, for this reason.
-    Down(String),
+    /// It does not hear, for this reason; `absent` says that its address or card is not there.
+    Down { reason: String, absent: bool },
 }
 
 impl Listener {
@@ -84,7 +84,7 @@ impl Listener {
         let State::Up { .. } = self.state else { return None };
         let told = Some(reason.clone());
         self.state = State::Down { retry_at: now + FIRST_RETRY, wait: FIRST_RETRY, told };
-        Some(Change::Down(reason))
+        Some(Change::Down { reason, absent: true })
     }
 
     /// When it is tried next.
@@ -105,6 +105,7 @@ impl Listener {
             }
             Err(e) => {
                 let reason = reason_of(&e, self.addr);
+                let absent = matches!(e.raw_os_error(), Some(libc::ENODEV | libc::EADDRNOTAVAIL));
                 let State::Down { retry_at, wait, told } = &mut self.state else { return None };
                 *retry_at = now + *wait;
                 *wait = (*wait * 2).min(LAST_RETRY);
@@ -112,7 +113,7 @@ impl Listener {
                     return None;
                 }
                 *told = Some(reason.clone());
-                Some(Change::Down(reason))
+                Some(Change::Down { reason, absent })
             }
         }
     }
@@ -152,6 +153,9 @@ fn reason_of(e: &io::Error, addr: SocketAddr) -> String {
         Some(libc::EADDRNOTAVAIL) => format!("no interface has the address {ip} (waiting for one)"),
         Some(libc::EADDRINUSE) => {
             format!("{addr} is in use by another listener (waiting for it to go)")
+        }
+        Some(libc::EMFILE) => {
+            format!("{e}; raise the limit of open files (ulimit -n, LimitNOFILE of a service)")
         }
         _ => format!("{e} (trying again)"),
     }

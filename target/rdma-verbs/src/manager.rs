@@ -435,8 +435,8 @@ impl Verbs {
             Some(Change::Up(device)) => {
                 self.pending.push_back(CmEvent::ListenerUp { listener, device });
             }
-            Some(Change::Down(reason)) => {
-                self.pending.push_back(CmEvent::ListenerDown { listener, reason });
+            Some(Change::Down { reason, absent }) => {
+                self.pending.push_back(CmEvent::ListenerDown { listener, reason, absent });
             }
         }
     }

@@ -108,6 +108,9 @@ pub enum CmEvent {
         listener: ListenerId,
         /// Why, and what to do about it.
         reason: String,
+        /// Whether its address or device is merely not there: nothing is wrong with what was asked
+        /// for, and it may come.
+        absent: bool,
     },
     /// A listener hears (again).
     ListenerUp {

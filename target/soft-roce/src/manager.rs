@@ -38,11 +38,19 @@ const MAX_WR: u32 = 16_384;
 /// Messages of a connection manager that one poll takes in.
 const MAX_RECEIVES: usize = 4;
 
+/// Why an address cannot be listened on.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Absence {
+    reason: String,
+    /// Whether the address is merely not there.
+    absent: bool,
+}
+
 #[derive(Debug)]
 struct Listener {
     addr: SocketAddr,
     /// What was last said about it: up, or why not.
-    state: Option<Result<(), String>>,
+    state: Option<Result<(), Absence>>,
 }
 
 /// What is kept of a connection beside the machine's own state.
@@ -134,7 +142,8 @@ impl Manager {
                 vec![listener.addr.ip()]
             };
             let wildcard = listener.addr.ip().is_unspecified();
-            let mut state = Err("this machine has no such address yet".to_owned());
+            let mut state =
+                Err(explain(&io::ErrorKind::AddrNotAvailable.into(), listener.addr.ip()));
             for addr in addrs {
                 match self.sites.ensure(addr) {
                     Ok(()) => state = Ok(()),
@@ -148,7 +157,11 @@ impl Manager {
             if listener.state.as_ref() != Some(&state) {
                 self.events.push_back(match &state {
                     Ok(()) => CmEvent::ListenerUp { listener: *id, device: "soft-roce".to_owned() },
-                    Err(reason) => CmEvent::ListenerDown { listener: *id, reason: reason.clone() },
+                    Err(Absence { reason, absent }) => CmEvent::ListenerDown {
+                        listener: *id,
+                        reason: reason.clone(),
+                        absent: *absent,
+                    },
                 });
                 listener.state = Some(state);
             }
@@ -574,8 +587,9 @@ fn no_resources(what: &'static str) -> CmError {
     }
 }
 
-fn explain(error: &io::Error, addr: IpAddr) -> String {
-    match error.kind() {
+fn explain(error: &io::Error, addr: IpAddr) -> Absence {
+    let absent = error.kind() == io::ErrorKind::AddrNotAvailable;
+    let reason = match error.kind() {
         io::ErrorKind::AddrInUse => format!(
             "UDP port 4791 of {addr} is taken, by another process or by the kernel's soft-RoCE \
              (rdma_rxe): end that process, or remove the kernel's devices (rdma link delete NAME) \
@@ -591,6 +605,11 @@ fn explain(error: &io::Error, addr: IpAddr) -> String {
         io::ErrorKind::PermissionDenied => {
             format!("not allowed to bind UDP port 4791 of {addr}: {error}")
         }
+        _ if error.raw_os_error() == Some(libc::EMFILE) => format!(
+            "cannot bind UDP port 4791 of {addr}: {error}; raise the limit of open files (ulimit -n, \
+             LimitNOFILE of a service)"
+        ),
         _ => format!("cannot bind UDP port 4791 of {addr}: {error}"),
-    }
+    };
+    Absence { reason, absent }
 }

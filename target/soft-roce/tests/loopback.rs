@@ -98,8 +98,8 @@ fn an_address_that_is_taken_is_said_so() {
     w.ends[0].manager.listen(now, addr).unwrap();
     w.ends[1].manager.listen(now, addr).unwrap();
     w.turn();
-    let CmEvent::ListenerDown { reason, .. } = &w.ends[1].events[0] else { panic!() };
-    assert!(reason.contains("taken"), "{reason}");
+    let CmEvent::ListenerDown { reason, absent, .. } = &w.ends[1].events[0] else { panic!() };
+    assert!(reason.contains("taken") && !absent, "{reason}");
 }
 
 #[test]
@@ -108,7 +108,7 @@ fn an_address_that_is_not_there_is_waited_for() {
     let now = w.now();
     w.ends[0].manager.listen(now, "192.0.2.77:4420".parse().unwrap()).unwrap();
     w.turn();
-    let CmEvent::ListenerDown { reason, .. } = &w.ends[0].events[0] else { panic!() };
-    assert!(reason.contains("no address"), "{reason}");
+    let CmEvent::ListenerDown { reason, absent, .. } = &w.ends[0].events[0] else { panic!() };
+    assert!(reason.contains("no address") && *absent, "{reason}");
     assert!(w.ends[0].manager.timeout().is_some());
 }

@@ -47,7 +47,11 @@ impl ConnectionManager for SimCm {
             let event = if there {
                 CmEvent::ListenerUp { listener, device: "sim0".to_owned() }
             } else {
-                CmEvent::ListenerDown { listener, reason: "the node has another address".into() }
+                CmEvent::ListenerDown {
+                    listener,
+                    reason: "the node has another address".into(),
+                    absent: true,
+                }
             };
             net.tell(self.node, event);
             Ok(listener)

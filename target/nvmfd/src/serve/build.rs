@@ -190,6 +190,9 @@ fn serve_with<P: Provider, M: MakeIo>(
         warn!(cores = stuck, "leaving with operations on a disk that does not answer");
         std::process::exit(0);
     }
+    if let Some(why) = daemon.failure() {
+        anyhow::bail!("no listener came up: {why}");
+    }
     info!("stopped");
     Ok(())
 }

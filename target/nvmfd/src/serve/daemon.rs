@@ -4,7 +4,7 @@ use crate::notify::ServiceManager;
 use crate::signals::Signals;
 use backing::BlockIo;
 use rdma::{ConnectionManager, Device, Now};
-use reactor::control::{Control, ControlEvent, ListenerState};
+use reactor::control::{Control, ControlEvent, ListenerState, ListenerStatus};
 use reactor::run::{Flow, Hooks};
 use std::os::fd::BorrowedFd;
 use std::time::Duration;
@@ -18,18 +18,101 @@ pub(super) const STOP_WITHIN: Duration = Duration::from_secs(9);
 pub(super) struct Daemon {
     signals: Signals,
     manager: ServiceManager,
-    ready: bool,
+    start: Start,
     stop_by: Option<Now>,
+}
+
+/// How far the daemon is in letting hosts come.
+#[derive(Debug, PartialEq, Eq)]
+enum Start {
+    /// Nothing was looked at.
+    First,
+    /// No listener is up, as their addresses are not there; that was said.
+    Waiting,
+    /// At least one was up, which was said.
+    Ready,
+    /// None came up, for these reasons.
+    Failed(String),
 }
 
 impl Daemon {
     pub(super) fn new(signals: Signals, now: Now) -> Daemon {
-        Daemon { signals, manager: ServiceManager::new(now), ready: false, stop_by: None }
+        let manager = ServiceManager::new(now);
+        Daemon { signals, manager, start: Start::First, stop_by: None }
     }
 
     /// When the process must be gone, if it was asked to stop.
     pub(super) fn stop_by(&self) -> Option<Now> {
         self.stop_by
+    }
+
+    /// Why no host could ever come, if that is why the daemon leaves.
+    pub(super) fn failure(&self) -> Option<&str> {
+        match &self.start {
+            Start::Failed(why) => Some(why),
+            _ => None,
+        }
+    }
+
+    /// Looks whether hosts can come, until they can.
+    fn look_at_listeners<'a>(&mut self, listeners: impl Iterator<Item = &'a ListenerStatus>) {
+        let found = Found::of(listeners);
+        let next = found.next();
+        match &next {
+            Start::Ready => {
+                let up = found.up.join(", ");
+                if found.down.is_empty() {
+                    info!(addresses = %up, "ready");
+                } else {
+                    let down = found.down.join(", ");
+                    warn!(addresses = %up, not_listening = %down, "ready");
+                }
+                self.manager.ready(&format!("serving on {up}"));
+            }
+            Start::Waiting if self.start == Start::First => {
+                let addresses = found.down.join(", ");
+                warn!(%addresses, "not ready: no listening address is there, waiting for one");
+                self.manager.waiting(&format!("waiting for {addresses}"));
+            }
+            _ => {}
+        }
+        self.start = next;
+    }
+}
+
+/// What the listeners are doing.
+#[derive(Debug, Default)]
+struct Found {
+    up: Vec<String>,
+    down: Vec<String>,
+    /// Of those that are down for another reason than that their address is not there.
+    faults: Vec<String>,
+}
+
+impl Found {
+    fn of<'a>(listeners: impl Iterator<Item = &'a ListenerStatus>) -> Found {
+        let mut found = Found::default();
+        for ListenerStatus { address, state, .. } in listeners {
+            match state {
+                ListenerState::Up { .. } => found.up.push(address.to_string()),
+                ListenerState::Starting | ListenerState::Down { absent: true, .. } => {
+                    found.down.push(address.to_string());
+                }
+                ListenerState::Down { reason, absent: false } => {
+                    found.down.push(address.to_string());
+                    found.faults.push(format!("{address}: {reason}"));
+                }
+            }
+        }
+        found
+    }
+
+    fn next(&self) -> Start {
+        match (self.up.is_empty(), self.faults.is_empty()) {
+            (false, _) => Start::Ready,
+            (true, true) => Start::Waiting,
+            (true, false) => Start::Failed(self.faults.join("; ")),
+        }
     }
 }
 
@@ -41,9 +124,11 @@ where
 {
     fn on_turn(&mut self, now: Now, control: &mut Control<C, D, B>) -> Flow {
         // The first turn has taken in what the listeners had to say.
-        if !self.ready {
-            self.ready = true;
-            announce(control, &self.manager);
+        if self.start != Start::Ready {
+            self.look_at_listeners(control.listeners());
+            if self.failure().is_some() {
+                return Flow::Leave;
+            }
         }
         self.manager.on_turn(now);
         if self.signals.take_reload() {
@@ -80,20 +165,32 @@ where
     }
 }
 
-/// Says that hosts may come.
-fn announce<C, D, B>(control: &Control<C, D, B>, manager: &ServiceManager)
-where
-    C: ConnectionManager,
-    D: Device<Endpoint = C::Endpoint>,
-    B: BlockIo,
-{
-    let mut addresses = Vec::new();
-    let mut down = 0;
-    for listener in control.listeners() {
-        addresses.push(listener.address.to_string());
-        down += usize::from(matches!(listener.state, ListenerState::Down { .. }));
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn found(states: &[ListenerState]) -> Start {
+        let statuses: Vec<_> = states
+            .iter()
+            .zip(1u16..)
+            .map(|(state, port)| ListenerStatus {
+                address: ([10, 0, 0, 1], port).into(),
+                port,
+                state: state.clone(),
+            })
+            .collect();
+        Found::of(statuses.iter()).next()
     }
-    let addresses = addresses.join(", ");
-    info!(%addresses, not_listening_yet = down, "ready");
-    manager.ready(&format!("serving on {addresses}"));
+
+    #[test]
+    fn hosts_can_come_when_one_listener_is_up_and_never_when_all_have_faults() {
+        let up = ListenerState::Up { device: "soft-roce".to_owned() };
+        let absent = ListenerState::Down { reason: "not there".to_owned(), absent: true };
+        let fault = ListenerState::Down { reason: "taken".to_owned(), absent: false };
+        let failed = |why: &str| Start::Failed(why.to_owned());
+        assert_eq!(found(&[up.clone(), fault.clone(), absent.clone()]), Start::Ready);
+        assert_eq!(found(std::slice::from_ref(&absent)), Start::Waiting);
+        assert_eq!(found(&[absent, fault.clone()]), failed("10.0.0.1:2: taken"));
+        assert_eq!(found(&[fault.clone(), fault]), failed("10.0.0.1:1: taken; 10.0.0.1:2: taken"));
+    }
 }

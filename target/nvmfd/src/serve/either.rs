@@ -90,8 +90,8 @@ fn marked(which: Which, event: CmEvent) -> CmEvent {
         CmEvent::Refused { conn, reason, private_data } => {
             CmEvent::Refused { conn: which.conn(conn), reason, private_data }
         }
-        CmEvent::ListenerDown { listener, reason } => {
-            CmEvent::ListenerDown { listener: which.listener(listener), reason }
+        CmEvent::ListenerDown { listener, reason, absent } => {
+            CmEvent::ListenerDown { listener: which.listener(listener), reason, absent }
         }
         CmEvent::ListenerUp { listener, device } => {
             CmEvent::ListenerUp { listener: which.listener(listener), device }

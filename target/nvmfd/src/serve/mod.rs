@@ -6,7 +6,7 @@ mod daemon;
 mod either;
 mod with;
 
-use crate::{CONFIG_ERROR, RUN_ERROR, config, disks, logging};
+use crate::{CONFIG_ERROR, RUN_ERROR, config, disks, logging, machine};
 use std::io::Write;
 use std::path::Path;
 use std::process::ExitCode;
@@ -21,6 +21,13 @@ pub(crate) fn run(path: &Path) -> ExitCode {
         }
     };
     logging::start(&config.log);
+    let problems = machine::problems(path, &config);
+    if !problems.is_empty() {
+        for problem in problems {
+            error!("{problem}");
+        }
+        return ExitCode::from(CONFIG_ERROR);
+    }
     let disks = match disks::open_all(path, &config) {
         Ok(disks) => disks,
         Err(problems) => {
@@ -42,7 +49,8 @@ pub(crate) fn run(path: &Path) -> ExitCode {
     }
 }
 
-/// An error and its causes in one line; a cause that an error already named is not said again.
+/// An error and its causes in one line, and what to do about a limit that was reached; a cause that
+/// an error already named is not said again.
 fn in_one_line(error: &anyhow::Error) -> String {
     let mut line = String::new();
     for cause in error.chain().map(ToString::to_string) {
@@ -52,7 +60,10 @@ fn in_one_line(error: &anyhow::Error) -> String {
             line = format!("{line}: {cause}");
         }
     }
-    line
+    match machine::limit_hint(error.as_ref()) {
+        Some(hint) if !line.contains("LimitNOFILE") => format!("{line}; {hint}"),
+        _ => line,
+    }
 }
 
 #[cfg(test)]
@@ -65,7 +76,10 @@ mod tests {
         let ring = backing::RingError::Resources { source: full() };
         let line = in_one_line(&anyhow::Error::new(ring).context("cannot start data core 1"));
         assert_eq!(line.matches("Too many open files").count(), 1, "{line}");
+        assert_eq!(line.matches("LimitNOFILE").count(), 1, "{line}");
         let line = in_one_line(&anyhow::Error::new(full()).context("cannot catch signals"));
-        assert_eq!(line, "cannot catch signals: Too many open files (os error 24)");
+        let (what, hint) = line.split_once("; ").unwrap();
+        assert_eq!(what, "cannot catch signals: Too many open files (os error 24)");
+        assert!(hint.contains("LimitNOFILE"), "{hint}");
     }
 }

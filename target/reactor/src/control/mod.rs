@@ -72,6 +72,8 @@ pub enum ListenerState {
     Down {
         /// Why, and what to do.
         reason: String,
+        /// Whether its address or device is merely not there (yet).
+        absent: bool,
     },
 }
 

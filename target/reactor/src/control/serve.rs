@@ -52,10 +52,10 @@ where
                     status.state = ListenerState::Up { device };
                 }
             }
-            CmEvent::ListenerDown { listener, reason } => {
+            CmEvent::ListenerDown { listener, reason, absent } => {
                 if let Some(status) = self.listeners.get_mut(&listener) {
                     warn!(address = %status.address, %reason, "not listening, will try again");
-                    status.state = ListenerState::Down { reason };
+                    status.state = ListenerState::Down { reason, absent };
                 }
             }
             // Events of the connecting side: this side never connects.

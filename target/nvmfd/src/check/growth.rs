@@ -1,0 +1,86 @@
+//! Files that serving would make or extend: whether their file system can hold them.
+//!
+//! A file is extended without taking space, so what is free is no bound for its size: it is what
+//! may be missing later, when hosts write. What a file system cannot hold in one file at all is
+//! found out with a file that has no name and is gone at once.
+
+use crate::config::{self, Namespace};
+use backing::{Medium, OpenError};
+use std::fs::OpenOptions;
+use std::io;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::path::Path;
+
+/// Whether the file system of that file can hold one of `wanted` bytes.
+pub(super) fn fits(path: &Path, wanted: u64) -> Result<(), OpenError> {
+    let Some(folder) = path.parent() else { return Ok(()) };
+    let file = OpenOptions::new().write(true).custom_flags(libc::O_TMPFILE).open(folder);
+    match file.and_then(|file| file.set_len(wanted)) {
+        Ok(()) => Ok(()),
+        Err(source) if cannot_hold(&source) => {
+            Err(OpenError::Extend { path: path.to_owned(), wanted, source })
+        }
+        // No nameless files here, or no right to make one: serving finds out.
+        Err(_) => Ok(()),
+    }
+}
+
+fn cannot_hold(error: &io::Error) -> bool {
+    let code = error.raw_os_error();
+    [libc::EFBIG, libc::EINVAL, libc::EOVERFLOW, libc::ENOSPC, libc::EDQUOT]
+        .iter()
+        .any(|known| code == Some(*known))
+        // More than an offset can say.
+        || error.kind() == io::ErrorKind::InvalidInput
+}
+
+/// What to say about a file whose size is more than there is space for.
+pub(super) fn note(config: &Path, namespace: &Namespace) -> Option<String> {
+    let Medium::Path { path, size: Some(wanted), .. } = &namespace.spec.medium else { return None };
+    let taken = std::fs::metadata(path).map_or(0, |meta| meta.blocks() * 512);
+    let space = rustix::fs::statvfs(path.parent()?).ok()?;
+    let free = space.f_bavail.saturating_mul(space.f_frsize);
+    let missing = wanted.saturating_sub(taken);
+    (missing > free).then(|| {
+        format!(
+            "{}:{}: note: {} may grow by {}, and {} are free there: writes fail once that is used \
+             up",
+            config.display(),
+            namespace.line,
+            path.display(),
+            config::in_words(missing),
+            config::in_words(free)
+        )
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use backing::BackingSpec;
+
+    #[test]
+    fn a_file_that_no_file_system_can_hold_is_refused_and_leaves_nothing() {
+        let path = std::env::temp_dir().join(format!("nvmfd-too-large-{}", std::process::id()));
+        assert!(fits(&path, 1 << 20).is_ok());
+        let error = fits(&path, u64::MAX).expect_err("too large");
+        assert!(error.to_string().contains("cannot extend the file"), "{error}");
+        assert!(!path.exists());
+    }
+
+    #[test]
+    fn a_file_that_may_outgrow_the_free_space_is_noted() {
+        let path = std::env::temp_dir().join("nvmfd-no-such-file");
+        let note_for = |size| {
+            let medium = Medium::Path { path: path.clone(), size: Some(size), buffered: false };
+            let spec = BackingSpec { medium, block_size: None, read_only: false };
+            let (uuid, nguid, eui64) = ([1; 16], [0; 16], [0; 8]);
+            let namespace = Namespace { line: 7, nsid: 1, spec, uuid, nguid, eui64, inject: None };
+            note(Path::new("nvmfd.toml"), &namespace)
+        };
+        assert_eq!(note_for(4096), None);
+        let said = note_for(1 << 60).expect("noted");
+        assert!(said.starts_with("nvmfd.toml:7: note: "), "{said}");
+        assert!(said.contains("may grow by 1048576 TiB"), "{said}");
+    }
+}
