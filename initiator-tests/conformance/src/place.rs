@@ -42,6 +42,11 @@ pub trait Running {
     /// Whether it is configured as [`Place::start`] says, and not somebody else's.
     fn is_own(&self) -> bool;
 
+    /// Whether its hosts are told of keys that the target invalidated.
+    fn tells_invalidated(&self) -> bool {
+        true
+    }
+
     /// A host without connections, with [`HOST_MEMORY`].
     fn host(&self) -> Box<dyn BareHost>;
 

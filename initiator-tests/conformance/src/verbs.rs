@@ -38,6 +38,11 @@ impl Running for VerbsTarget {
         true
     }
 
+    /// The kernel's soft iWARP does not tell.
+    fn tells_invalidated(&self) -> bool {
+        false
+    }
+
     fn host(&self) -> Box<dyn BareHost> {
         let region = Arc::new(Region::map(HOST_MEMORY, Pages::Normal).expect("memory"));
         let config = VerbsConfig { shared_recv_depth: 0, ..VerbsConfig::default() };

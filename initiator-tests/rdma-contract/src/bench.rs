@@ -43,6 +43,9 @@ pub trait Provider {
     /// there but in a turn.
     const SLEEPS: bool;
 
+    /// Whether its devices keep a peer within the bounds of opened memory.
+    const CHECKS_BOUNDS: bool;
+
     /// Where the target listens: an address of a device.
     fn address(&self) -> SocketAddr;
 

@@ -31,6 +31,7 @@ impl Provider for SoftProvider {
     type Device = SoftDevice;
 
     const SLEEPS: bool = true;
+    const CHECKS_BOUNDS: bool = true;
 
     fn address(&self) -> SocketAddr {
         self.address

@@ -47,6 +47,7 @@ impl Provider for SimProvider {
     type Device = SimDevice;
 
     const SLEEPS: bool = false;
+    const CHECKS_BOUNDS: bool = true;
 
     fn address(&self) -> SocketAddr {
         ([10, 0, 0, 1], 4420).into()

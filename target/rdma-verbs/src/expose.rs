@@ -3,7 +3,8 @@
 //! Where the card has memory windows of type 2 each exposed span gets one: its opening travels in
 //! front of the capsule on the same queue pair, and the peer's SEND with Invalidate closes it.
 //! Elsewhere (soft iWARP) each exposed span is a registration of its own, which costs a system
-//! call each way. The whole region is never open to a peer.
+//! call each way. The region itself is never open to a peer, except that the kernel's soft-RoCE
+//! looks at the bounds of the registration and not of the window in it.
 
 use crate::context::CoreNic;
 use crate::send_ring::{BindWindow, SendRing};

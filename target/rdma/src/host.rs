@@ -44,7 +44,9 @@ pub enum Access {
 /// A device whose owner opens memory to the peer.
 pub trait HostDevice: Device {
     /// Opens `span` to the peer of `qp` and returns the remote address and key to tell it, or
-    /// `None` when the device has no key left.
+    /// `None` when the device has no key left. The key opens the span and no more, with one known
+    /// exception: the kernel's soft-RoCE checks the rights of a memory window and not its bounds,
+    /// so there an open key reaches all of the region.
     fn expose(&mut self, qp: QpId, span: Span, access: Access) -> Option<crate::RemoteAddr>;
 
     /// Closes it again. Harmless after the peer's SEND with Invalidate has done so.

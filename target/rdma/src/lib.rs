@@ -18,6 +18,9 @@
 //!   succeeds yields none. After a queue pair failed, every posted work request of it completes,
 //!   with [`WcStatus::Flushed`] for those that were not carried out, signaled or not (a provider
 //!   may leave out unsignaled ones that precede a signaled one in the same chain).
+//! - What "carried out" means is the transport's: on RoCE and InfiniBand the peer has acknowledged
+//!   it; on iWARP a SEND or WRITE is on its way, and may succeed although the peer refuses it or an
+//!   earlier READ fails. Either way the connection then ends.
 //! - Completions of one queue pair's send side come in posting order, as do those of its own
 //!   receive queue.
 //! - Work requests are carried out in posting order; a SEND posted after a WRITE arrives after it.

@@ -70,7 +70,8 @@ pub enum WcOp {
     Recv {
         /// Bytes of the message.
         byte_len: u32,
-        /// Local key that the peer's SEND with Invalidate invalidated.
+        /// Local key that the peer's SEND with Invalidate invalidated, where the device says so (the
+        /// kernel's soft iWARP does not).
         invalidated: Option<u32>,
     },
     /// Any send-side work request: the caller tells them apart by `wr_id`.
