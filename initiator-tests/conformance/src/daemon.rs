@@ -28,8 +28,6 @@ impl Daemon {
 
     /// Starts one that offers what [`offer`](crate::offer) says.
     pub(crate) fn start(address: SocketAddr, provider: &str, namespaces: &[Namespace]) -> Daemon {
-        let folder = tempfile::tempdir().expect("a folder");
-        let config = folder.path().join("nvmfd.toml");
         let namespaces: String = namespaces.iter().map(entry).collect();
         let [memory, control_memory] = offer::MEMORY;
         let text = format!(
@@ -44,11 +42,18 @@ impl Daemon {
             offer::QUEUE_DEPTH,
             offer::MAX_IO_QUEUES,
         );
-        std::fs::write(&config, text).expect("the configuration");
+        Daemon::serve(address, &text)
+    }
+
+    /// Starts one with this configuration, by which it listens on `address`.
+    pub fn serve(address: SocketAddr, config: &str) -> Daemon {
+        let folder = tempfile::tempdir().expect("a folder");
+        let file = folder.path().join("nvmfd.toml");
+        std::fs::write(&file, config).expect("the configuration");
         let log = folder.path().join("log");
         let child = Command::new(program())
             .args(["serve", "--config"])
-            .arg(&config)
+            .arg(&file)
             .stdin(Stdio::null())
             .stdout(Stdio::null())
             .stderr(std::fs::File::create(&log).expect("a log"))
@@ -107,7 +112,7 @@ fn entry(namespace: &Namespace) -> String {
 }
 
 /// A loopback address for each daemon, likely not that of another process's.
-pub(crate) fn own_address() -> SocketAddr {
+pub fn own_address() -> SocketAddr {
     static NEXT: AtomicU32 = AtomicU32::new(1);
     let count = NEXT.fetch_add(1, Ordering::Relaxed);
     let process = std::process::id() as u8 & 0x7f | 0x40;

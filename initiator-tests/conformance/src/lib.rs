@@ -30,7 +30,7 @@ mod soft;
 mod verbs;
 
 pub use client::{Buffer, Client, Heard};
-pub use daemon::Daemon;
+pub use daemon::{Daemon, own_address};
 pub use place::{BareHost, HOST_MEMORY, Place, Running, Target};
 pub use runner::run;
 pub use session::{

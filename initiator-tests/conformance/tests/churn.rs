@@ -1,0 +1,207 @@
+//! Many hosts connect to the daemon, run I/O and leave, again and again: what they took is given
+//! back.
+//!
+//! The daemon's bounds are what shows a leak in its tables: it is configured for exactly as many
+//! queues and controller ids as there are at a time, so that one that is not given back keeps a host
+//! of the next round outside. Descriptors and memory are counted from outside, when all is over.
+//!
+//! `CHURN_HOSTS` (64), `CHURN_ROUNDS` (20) and `CHURN_QUEUES` (4) scale it.
+
+use conformance::{Daemon, own_address};
+use initiator::controller::{ControllerConfig, Goodbye};
+use initiator::{Host, HostConfig, HostEvent, HostState, Pace, Payload, Request, commands};
+use nvme_spec_types::Nqn;
+use rdma::{Access, CoreIndex};
+use region::{Pages, Region, Span};
+use soft_roce::{Config, Manager, SoftDevice};
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+type SoftHost = Host<Manager, SoftDevice>;
+
+const SUBNQN: &str = "nqn.2026-11.io.nvmfd:churn";
+/// Blocks of an I/O, and bytes of a block.
+const BLOCKS: u32 = 8;
+const BLOCK: u32 = 512;
+/// I/Os of each host on each queue in a round: half of them writes.
+const IOS: u64 = 8;
+/// Memory of a host.
+const HOST_MEMORY: usize = 1 << 20;
+/// How long a round's connecting, I/O or leaving may take.
+const PATIENCE: Duration = Duration::from_secs(30);
+/// How long the daemon remembers connections that ended, so that late packets of theirs are known.
+const REMEMBERED: Duration = Duration::from_secs(11);
+/// How much more memory may be in use after the second time than after the first: what buffers that
+/// are used for the first time come to, while 100 bytes left by each queue would be more.
+const MAY_GROW: usize = 512 << 10;
+
+fn scale(name: &str, usual: usize) -> usize {
+    std::env::var(name).map_or(usual, |text| text.parse().expect("a number"))
+}
+
+fn open_files(daemon: &Daemon) -> usize {
+    std::fs::read_dir(format!("/proc/{}/fd", daemon.pid())).expect("a process").count()
+}
+
+/// Memory of the daemon that is resident, in bytes.
+fn resident(daemon: &Daemon) -> usize {
+    let text = std::fs::read_to_string(format!("/proc/{}/statm", daemon.pid())).expect("a process");
+    text.split_whitespace().nth(1).expect("pages").parse::<usize>().expect("a number") * 4096
+}
+
+fn daemon(hosts: usize, queues: usize) -> Daemon {
+    let address = own_address();
+    let text = format!(
+        "[[listener]]\naddress = \"{address}\"\nprovider = \"soft\"\n\
+         [[subsystem]]\nnqn = \"{SUBNQN}\"\nallow_any_host = true\ncntlids = [1, {hosts}]\n\
+         [[subsystem.namespace]]\nram = \"16MiB\"\nblock_size = {BLOCK}\n\
+         [tuning]\ndata_cores = 1\nmemory = \"64MiB\"\ncontrol_memory = \"32MiB\"\n\
+         queue_depth = 32\nmax_io_queues = {queues}\nmax_queues = {}\n",
+        hosts * (queues + 1),
+    );
+    Daemon::serve(address, &text)
+}
+
+fn host(target: SocketAddr, index: usize, queues: usize) -> SoftHost {
+    let controller = ControllerConfig {
+        subnqn: Nqn::new(SUBNQN).expect("a name"),
+        hostnqn: Nqn::new(&format!("nqn.2014-08.org.example:host{index}")).expect("a name"),
+        hostid: [index as u8 + 1; 16],
+        admin_entries: 32,
+        io_queues: queues as u16,
+        io_entries: 16,
+        kato_ms: 0,
+        flow_control: true,
+        async_events: 1,
+    };
+    let config = HostConfig {
+        target,
+        core: CoreIndex(0),
+        controller,
+        pace: Pace::Head,
+        responder_resources: 4,
+        invalidate: true,
+        connect_in_capsule: false,
+        attempt_timeout: Duration::from_secs(10),
+        // A host that comes before the places of the last round are free tries again.
+        reconnect_delay: Some(Duration::from_millis(20)),
+        lenient: false,
+    };
+    let region = Arc::new(Region::map(HOST_MEMORY, Pages::Normal).expect("memory"));
+    let mut manager = Manager::new(Config { shared_recv_depth: 0, ..Config::default() });
+    let device = manager.open_device(region.clone());
+    Host::new(config, region, manager, device)
+}
+
+struct Churn {
+    start: Instant,
+    hosts: Vec<SoftHost>,
+    /// I/Os under way of each host, with their memory.
+    open: Vec<Vec<(u64, Span)>>,
+}
+
+impl Churn {
+    /// Gives turns until `done` holds of every host.
+    fn until(&mut self, what: &str, done: impl Fn(&SoftHost, usize) -> bool) {
+        let deadline = self.start.elapsed() + PATIENCE;
+        loop {
+            let mut worked = false;
+            let mut left = 0;
+            for (host, open) in self.hosts.iter_mut().zip(&mut self.open) {
+                worked |= host.turn(self.start.elapsed());
+                while let Some(event) = host.poll_event() {
+                    worked = true;
+                    on_event(host, open, event);
+                }
+                left += usize::from(!done(host, open.len()));
+            }
+            if left == 0 {
+                return;
+            }
+            let now = self.start.elapsed();
+            assert!(now < deadline, "{what} takes too long: {left} hosts are left");
+            if !worked {
+                std::thread::sleep(Duration::from_micros(100));
+            }
+        }
+    }
+
+    /// Everybody connects, works and leaves.
+    fn round(&mut self, round: usize, queues: usize) {
+        let now = self.start.elapsed();
+        self.hosts.iter_mut().for_each(|host| host.connect(now));
+        self.until("connecting", |host, _| host.state() == HostState::Live);
+        assert!(self.hosts.iter().all(|host| usize::from(host.io_queues()) == queues));
+        self.submit(round, queues);
+        self.until("I/O", |_, open| open == 0);
+        let now = self.start.elapsed();
+        for (index, host) in self.hosts.iter_mut().enumerate() {
+            let ways = [Goodbye::Shutdown, Goodbye::Disable, Goodbye::Abrupt];
+            host.leave(now, ways[(index + round) % ways.len()]);
+        }
+        self.until("leaving", |host, _| matches!(host.state(), HostState::Off(_)));
+    }
+
+    fn submit(&mut self, round: usize, queues: usize) {
+        for (index, (host, open)) in self.hosts.iter_mut().zip(&mut self.open).enumerate() {
+            for token in 0..IOS * queues as u64 {
+                let span = host.arena().alloc(BLOCKS * BLOCK).expect("memory");
+                host.region().fill(span, (round + index) as u8);
+                let slba = (index as u64 * 64 + token) * u64::from(BLOCKS);
+                let (command, access) = if token % 2 == 0 {
+                    (commands::write(1, slba, BLOCKS, false), Access::RemoteRead)
+                } else {
+                    (commands::read(1, slba, BLOCKS, false), Access::RemoteWrite)
+                };
+                let data = Payload::Keyed { spans: vec![span], access, invalidate: true };
+                let qid = (token % queues as u64) as u16 + 1;
+                host.submit(qid, Request { command, data, token }).expect("room in the queue");
+                open.push((token, span));
+            }
+        }
+    }
+}
+
+fn on_event(host: &mut SoftHost, open: &mut Vec<(u64, Span)>, event: HostEvent) {
+    match event {
+        HostEvent::Done { token, result, .. } => {
+            let completion = result.expect("a request that is not lost");
+            assert!(completion.status.is_success(), "{completion:?}");
+            let at = open.iter().position(|(of, _)| *of == token).expect("it was sent");
+            host.arena().free(open.swap_remove(at).1);
+        }
+        HostEvent::Violation(qid, what) => panic!("queue {qid}: {what:?}"),
+        HostEvent::Live | HostEvent::Async(_) | HostEvent::Down(_) | HostEvent::Off => {}
+    }
+}
+
+#[test]
+fn hosts_that_come_and_go_leave_nothing_in_the_daemon() {
+    let (hosts, queues) = (scale("CHURN_HOSTS", 64), scale("CHURN_QUEUES", 4));
+    let rounds = scale("CHURN_ROUNDS", 20);
+    let daemon = daemon(hosts, queues);
+    let files = open_files(&daemon);
+    let mut churn = Churn {
+        start: Instant::now(),
+        hosts: (0..hosts).map(|index| host(daemon.address(), index, queues)).collect(),
+        open: vec![Vec::new(); hosts],
+    };
+    // The first time shows how much memory all that takes at most, the second that it is enough.
+    let [first, second] = [0, 1].map(|_| {
+        let start = churn.start.elapsed();
+        (0..rounds).for_each(|round| churn.round(round, queues));
+        let took = (churn.start.elapsed() - start).as_secs_f64();
+        std::thread::sleep(REMEMBERED);
+        assert_eq!(open_files(&daemon), files, "descriptors");
+        let memory = resident(&daemon);
+        eprintln!(
+            "{rounds} rounds of {hosts} hosts with {queues} queues in {took:.1} s: {} KiB \
+             resident, {files} descriptors",
+            memory >> 10
+        );
+        memory
+    });
+    let more = second.saturating_sub(first);
+    assert!(more < MAY_GROW, "{more} bytes more after twice {rounds} rounds than after once");
+}
