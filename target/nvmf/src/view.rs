@@ -5,7 +5,7 @@
 
 use crate::{BackingRef, SubsystemRef};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 /// A subsystem as its I/O queues see it.
 #[derive(Debug, Clone)]
@@ -133,6 +133,23 @@ impl std::ops::AddAssign for IoTotals {
         self.read_bytes += other.read_bytes;
         self.write_bytes += other.write_bytes;
         self.errors += other.errors;
+    }
+}
+
+/// Whether the writes of a controller are durable before they are answered: its volatile write cache
+/// is off. Written by the target, read by the cores of the controller's I/O queues.
+#[derive(Debug, Clone, Default)]
+pub struct WriteThrough(Arc<AtomicBool>);
+
+impl WriteThrough {
+    /// From now on they are, or are not. Called by the target only.
+    pub fn set(&self, on: bool) {
+        self.0.store(on, Ordering::Release);
+    }
+
+    /// Whether they are.
+    pub fn is_set(&self) -> bool {
+        self.0.load(Ordering::Acquire)
     }
 }
 

@@ -278,6 +278,13 @@ impl<D: Device, B: BlockIo> Core<D, B> {
                     self.carry_out(now, c, out);
                 }
             }
+            ToCore::Flush { key, slot, backings } => {
+                if let Some(c) = self.find(key) {
+                    let (conn, actions) = self.conn_and_actions(c);
+                    conn.queue.on_flush(slot, &backings, actions);
+                    self.carry_out(now, c, out);
+                }
+            }
             ToCore::Reported(key) => {
                 if let Some(c) = self.find(key) {
                     self.conn(c).queue.on_reported();

@@ -7,7 +7,7 @@ use nvme_spec_types::Status;
 use nvme_spec_types::log::ParameterLocation;
 use nvmf::target::{AbortToken, Binding};
 use nvmf::view::{QueueActivity, SubsystemView};
-use nvmf::{Outcome, QueueKey, Slot};
+use nvmf::{BackingRef, Outcome, QueueKey, Slot};
 use std::sync::Arc;
 
 /// How to serve a queue.
@@ -54,6 +54,16 @@ pub enum ToCore<E, B> {
         slot: Slot,
         /// How.
         outcome: Outcome,
+    },
+    /// Flush these backings on behalf of a command handed on with [`ToControl::Execute`]; answered
+    /// by [`ToControl::Flushed`].
+    Flush {
+        /// Which queue.
+        key: QueueKey,
+        /// Which command.
+        slot: Slot,
+        /// What to flush, at least one.
+        backings: Vec<BackingRef>,
     },
     /// A failure told with [`ToControl::Failed`] is in the error log.
     Reported(QueueKey),
@@ -102,6 +112,15 @@ pub enum ToControl<E> {
         command: [u8; 64],
         /// Data from the host; empty for none.
         data: Vec<u8>,
+    },
+    /// The flushes asked for with [`ToCore::Flush`] have ended.
+    Flushed {
+        /// Which queue.
+        key: QueueKey,
+        /// Which command.
+        slot: Slot,
+        /// How the first that failed did.
+        failed: Option<Status>,
     },
     /// A command failed on its queue: for the error log; answered by [`ToCore::Reported`].
     Failed {

@@ -147,6 +147,14 @@ pub enum Action {
         /// Failures before it that were not reported.
         missed: u32,
     },
+    /// Tell the control thread that the flushes it asked for with [`super::Queue::on_flush`] have
+    /// ended, or how the first that failed did.
+    Flushed {
+        /// For whom.
+        slot: Slot,
+        /// The first failure.
+        failed: Option<Status>,
+    },
     /// Copy the outcome's data ([`super::Queue::take_fill`]) to the start of the slot's buffer.
     Fill(Slot),
     /// Send the completion, after RDMA WRITEs of the first `push` bytes of the slot's buffer over

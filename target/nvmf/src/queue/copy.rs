@@ -100,8 +100,8 @@ impl Queue {
         });
         match target {
             Ok((backing, offset)) => {
-                let kind =
-                    IoKind::Write { fua: copy.flags.contains(BlockFlags::FORCE_UNIT_ACCESS) };
+                let asked = copy.flags.contains(BlockFlags::FORCE_UNIT_ACCESS);
+                let kind = IoKind::Write { fua: asked || self.writes_through() };
                 let io = Io { backing, kind, offset, len, place: Place::Buffer(PORTIONS_AT) };
                 self.ask_io(slot, Step::CopyWrite, io, out);
             }

@@ -130,12 +130,14 @@ impl Queue {
         let io = match command.io_opcode() {
             IoOpcode::WRITE => {
                 let place = self.write_place(slot, out);
-                extent.io(IoKind::Write { fua: extent.fua() }, place)
+                let fua = extent.fua() || self.writes_through();
+                extent.io(IoKind::Write { fua }, place)
             }
             IoOpcode::WRITE_ZEROES => {
                 self.release_recv(slot, out);
                 let deallocate = extent.flags.contains(BlockFlags::DEALLOCATE);
-                extent.io(IoKind::WriteZeroes { deallocate, fua: extent.fua() }, Place::Buffer(0))
+                let fua = extent.fua() || self.writes_through();
+                extent.io(IoKind::WriteZeroes { deallocate, fua }, Place::Buffer(0))
             }
             // Force Unit Access asks for what is on the medium, so what is cached goes there first.
             _ if extent.fua() => {
@@ -206,12 +208,18 @@ impl Queue {
             return;
         }
         let (opcode, len) = (self.entry(slot).command.io_opcode(), self.entry(slot).len);
-        if let Some(status) = failed {
+        if let Some(status) = failed
+            && step != Step::ForControl
+        {
             self.count(slot, IoCounters::count_error);
             self.fail_midway(slot, status, out);
             return;
         }
         match (step, opcode) {
+            (Step::ForControl, _) => {
+                self.entry_mut(slot).state = State::AwaitControl;
+                out.push(Action::Flushed { slot, failed });
+            }
             (Step::FlushBeforeRead, _) => {
                 let command = self.entry(slot).command;
                 match self.extent(&command) {
@@ -264,6 +272,27 @@ impl Queue {
             }
             Some(_) => self.fail(slot, StatusCode::COMPARE_FAILURE.with_dnr(), out),
         }
+    }
+
+    /// The control thread wants these backings flushed before it answers the slot's command:
+    /// [`Action::Flushed`] tells it. Dropped for a slot that does not wait for it (its command was
+    /// abandoned).
+    pub fn on_flush(&mut self, slot: Slot, backings: &[BackingRef], out: &mut Vec<Action>) {
+        let known = self.entries.get(usize::from(slot.0));
+        if known.is_none_or(|entry| entry.state != State::AwaitControl) {
+            return;
+        }
+        for &backing in backings {
+            let io =
+                Io { backing, kind: IoKind::Flush, offset: 0, len: 0, place: Place::Buffer(0) };
+            out.push(Action::Io { slot, io });
+        }
+        self.await_io(slot, backings.len() as u32, Step::ForControl);
+    }
+
+    /// Whether every write must be durable: the host has turned the write cache off.
+    pub(super) fn writes_through(&self) -> bool {
+        matches!(&self.link, Link::Bound(binding) if binding.write_through.is_set())
     }
 
     /// Asks for a flush of one namespace or of all.

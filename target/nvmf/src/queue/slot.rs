@@ -49,6 +49,8 @@ pub(super) enum Step {
     FlushBeforeRead,
     /// The command's own operations.
     Main,
+    /// Flushes that the control thread asked for, on behalf of its command.
+    ForControl,
     /// The write of what a Copy has read.
     CopyWrite,
 }

@@ -1,6 +1,6 @@
 //! What goes into the target and what comes out.
 
-use crate::view::{QueueActivity, SubsystemView};
+use crate::view::{QueueActivity, SubsystemView, WriteThrough};
 use crate::{BackingRef, Outcome, QueueKey, Slot, SubsystemRef};
 use nvme_spec_types::fabrics::CNTLID_MAX;
 use std::net::SocketAddr;
@@ -188,6 +188,8 @@ pub struct Binding {
     pub sq_entries: u16,
     /// Whether completions carry the submission queue head (else flow control is off).
     pub flow_control: bool,
+    /// Whether writes must be durable before they are answered.
+    pub write_through: WriteThrough,
     /// The namespaces, for I/O queues; later ones come by [`TargetAction::Publish`].
     pub view: Option<Arc<SubsystemView>>,
 }
@@ -224,6 +226,16 @@ pub enum TargetAction {
         cid: u16,
         /// To answer with.
         token: AbortToken,
+    },
+    /// Write out what is in the caches of these backings, for a command of an admin queue that
+    /// waits for it: answer with [`super::Target::on_flushed`].
+    Flush {
+        /// On which queue.
+        queue: QueueKey,
+        /// Which command.
+        slot: Slot,
+        /// What to flush, at least one.
+        backings: Vec<BackingRef>,
     },
     /// End a connection.
     Close {

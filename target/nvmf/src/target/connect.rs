@@ -204,6 +204,7 @@ impl Target {
             hostnqn: controller.hostnqn.clone(),
             sq_entries,
             flow_control: !cattr.contains(ConnectAttributes::DISABLE_SQ_FLOW_CONTROL),
+            write_through: controller.features.write_through.clone(),
             view: (qid != 0).then_some(view),
         };
         TargetAction::Bind { queue, binding }

@@ -54,7 +54,12 @@ impl Target {
     }
 
     /// Enters a failure into the error log of the controller, and says so in the status.
-    fn note_failure(&mut self, bound: Option<Bound>, command: &Command, fail: Fail) -> Outcome {
+    pub(super) fn note_failure(
+        &mut self,
+        bound: Option<Bound>,
+        command: &Command,
+        fail: Fail,
+    ) -> Outcome {
         let mut outcome = fail.outcome();
         if let Some(bound) = bound
             && let Some(controller) = self.controllers.get_mut(&bound.controller)
@@ -127,7 +132,7 @@ impl Target {
             Some(FabricsType::PROPERTY_GET) => {
                 return self.property_get(&self.controllers[&key], command);
             }
-            Some(FabricsType::PROPERTY_SET) => return self.property_set(key, command, out),
+            Some(FabricsType::PROPERTY_SET) => return self.property_set(key, slot, command, out),
             Some(FabricsType::CONNECT) => {
                 return Err(Fail::dnr(StatusCode::COMMAND_SEQUENCE_ERROR).at(at::FCTYPE));
             }
@@ -154,7 +159,7 @@ impl Target {
             AdminOpcode::IDENTIFY => self.identify(&self.controllers[&key], command),
             AdminOpcode::GET_LOG_PAGE => self.get_log_page(now, key, command),
             AdminOpcode::GET_FEATURES => self.get_features(&self.controllers[&key], command),
-            AdminOpcode::SET_FEATURES => self.set_features(now, key, command),
+            AdminOpcode::SET_FEATURES => self.set_features(now, key, slot, command, out),
             AdminOpcode::ABORT => self.abort(key, slot, command, out),
             AdminOpcode::ASYNC_EVENT_REQUEST => {
                 Target::async_event_request(controller, slot, command, out)

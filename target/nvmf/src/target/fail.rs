@@ -32,14 +32,19 @@ pub(super) struct Fail {
 }
 
 impl Fail {
+    /// In this way.
+    pub(super) const fn with(status: Status) -> Fail {
+        Fail { status, dw0: 0, location: NOWHERE }
+    }
+
     /// Repeating the command will not help.
     pub(super) const fn dnr(code: StatusCode) -> Fail {
-        Fail { status: code.with_dnr(), dw0: 0, location: NOWHERE }
+        Fail::with(code.with_dnr())
     }
 
     /// Repeating the command may help.
     pub(super) const fn retry(code: StatusCode) -> Fail {
-        Fail { status: code.retryable(), dw0: 0, location: NOWHERE }
+        Fail::with(code.retryable())
     }
 
     /// Invalid Field in Command: the one at this byte.

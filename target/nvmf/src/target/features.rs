@@ -5,8 +5,10 @@
 use super::aer;
 use super::controller::{Controller, ControllerKey, Kind};
 use super::fail::{Answer, Fail, at};
-use super::{Target, TargetConfig};
-use crate::Outcome;
+use super::flush::After;
+use super::{Target, TargetAction, TargetConfig};
+use crate::view::WriteThrough;
+use crate::{Outcome, Slot};
 use core::time::Duration;
 use nvme_spec_types::feature::{
     AsyncEventConfig, ErrorRecovery, FeatureCapabilities, GetFeatures, HOST_ID_EXTENDED,
@@ -60,9 +62,9 @@ pub(super) fn supported(kind: Kind) -> &'static [FeatureId] {
 /// What can be done with a feature.
 pub(super) fn capabilities(fid: FeatureId) -> FeatureCapabilities {
     match fid {
-        FeatureId::VOLATILE_WRITE_CACHE
-        | FeatureId::IO_COMMAND_SET_PROFILE
-        | FeatureId::HOST_IDENTIFIER => FeatureCapabilities::empty(),
+        FeatureId::IO_COMMAND_SET_PROFILE | FeatureId::HOST_IDENTIFIER => {
+            FeatureCapabilities::empty()
+        }
         FeatureId::ERROR_RECOVERY => {
             FeatureCapabilities::CHANGEABLE | FeatureCapabilities::NAMESPACE_SPECIFIC
         }
@@ -79,6 +81,8 @@ pub(super) struct Features {
     arbitration: u32,
     over_temperature: u16,
     under_temperature: u16,
+    /// The volatile write cache is off.
+    pub(super) write_through: WriteThrough,
     /// By namespace, where it is not the default; at most one for each namespace.
     error_recovery: BTreeMap<u32, u32>,
     write_atomicity: u32,
@@ -94,6 +98,7 @@ impl Features {
             arbitration: ARBITRATION_DEFAULT,
             over_temperature: OVER_TEMPERATURE_DEFAULT,
             under_temperature: 0,
+            write_through: WriteThrough::default(),
             error_recovery: BTreeMap::new(),
             write_atomicity: 0,
         }
@@ -145,6 +150,7 @@ impl Target {
                 self.check_namespace_feature(controller, get.nsid)?;
                 features.error_recovery.get(&get.nsid).copied().unwrap_or(0)
             }
+            FeatureId::VOLATILE_WRITE_CACHE if features.write_through.is_set() => 0,
             FeatureId::VOLATILE_WRITE_CACHE => VWC_ENABLE,
             FeatureId::NUMBER_OF_QUEUES => queues(features.io_queues).to_dword(),
             FeatureId::WRITE_ATOMICITY => features.write_atomicity,
@@ -168,7 +174,9 @@ impl Target {
         &mut self,
         now: Duration,
         key: ControllerKey,
+        slot: Slot,
         command: &Command,
+        out: &mut Vec<TargetAction>,
     ) -> Answer {
         let set = SetFeatures::from_command(command);
         let controller = &self.controllers[&key];
@@ -241,8 +249,11 @@ impl Target {
                 controller.events.config = wanted;
             }
             FeatureId::VOLATILE_WRITE_CACHE => {
-                if value & VWC_ENABLE == 0 {
-                    return Err(Fail::dnr(StatusCode::FEATURE_NOT_CHANGEABLE).at(VALUE));
+                let off = value & VWC_ENABLE == 0;
+                let was_off = features.write_through.is_set();
+                features.write_through.set(off);
+                if off && !was_off {
+                    return self.flush_first(key, slot, command, After::CacheOff, out);
                 }
             }
             FeatureId::IO_COMMAND_SET_PROFILE => {

@@ -26,6 +26,7 @@ mod discovery;
 mod execute;
 mod fail;
 mod features;
+mod flush;
 mod identify;
 mod keep_alive;
 mod logs;
@@ -45,10 +46,11 @@ pub use config::{ConfigError, MAX_REFERRALS};
 pub use status::{ControllerStatus, NamespaceStatus, QueueStatus, SubsystemStatus};
 pub use subsystem::{DISCOVERY_SUBSYSTEM, MAX_NAMESPACES};
 
-use crate::{QueueKey, SubsystemRef};
+use crate::{QueueKey, Slot, SubsystemRef};
 use abort::PendingAbort;
 use controller::{Controller, ControllerKey};
 use core::time::Duration;
+use flush::PendingFlush;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use subsystem::Subsystem;
@@ -71,6 +73,8 @@ pub struct Target {
     deadlines: BTreeSet<(Duration, ControllerKey)>,
     aborts: BTreeMap<AbortToken, PendingAbort>,
     next_abort: u64,
+    /// Commands of admin queues that wait for flushes.
+    flushes: BTreeMap<(QueueKey, Slot), PendingFlush>,
     /// The time of the first event: power-on hours count from here.
     started: Option<Duration>,
 }
@@ -121,6 +125,7 @@ impl Target {
             deadlines: BTreeSet::new(),
             aborts: BTreeMap::new(),
             next_abort: 0,
+            flushes: BTreeMap::new(),
             started: None,
         }
     }
@@ -165,6 +170,7 @@ impl Target {
             self.deadlines.remove(&(at, key));
         }
         self.aborts.retain(|_, abort| abort.asked_on != controller.admin);
+        self.flushes.retain(|_, flush| flush.key != key);
         for queue in controller.io_queues.values().chain([&controller.admin]) {
             self.close_queue(*queue, reason, out);
         }

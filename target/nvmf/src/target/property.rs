@@ -3,15 +3,16 @@
 use super::controller::{Controller, ControllerKey, Kind};
 use super::fail::{Answer, Fail};
 use super::features::Features;
+use super::flush::After;
 use super::{Target, TargetAction};
-use crate::Outcome;
+use crate::{Outcome, Slot};
 use nvme_spec_types::Command;
 use nvme_spec_types::fabrics::{
     PROPERTY_ATTRIB_OFFSET, PROPERTY_OFST_OFFSET, PropertyGet, PropertySet, PropertySize,
 };
 use nvme_spec_types::property::{
     CAP_OFFSET, CC_OFFSET, CRTO_OFFSET, CSTS_OFFSET, Cap, Cc, Crto, Csts, NSSR_OFFSET,
-    SHST_COMPLETE, SHST_NORMAL, VS_OFFSET, Version,
+    SHST_COMPLETE, SHST_NORMAL, SHST_OCCURRING, VS_OFFSET, Version,
 };
 
 /// The revision of the specification that we follow.
@@ -33,6 +34,9 @@ const READY_WITH_MEDIA: u8 = 1;
 const IOSQES: u8 = 6;
 /// CC.IOCQES: entries of 16 bytes.
 const IOCQES: u8 = 4;
+
+/// CC.SHN: a normal shutdown.
+const SHN_NORMAL: u8 = 1;
 
 /// One past the last byte of the properties that the specification defines or reserves.
 const PROPERTIES_END: u32 = 0x1300;
@@ -77,6 +81,7 @@ impl Target {
     pub(super) fn property_set(
         &mut self,
         key: ControllerKey,
+        slot: Slot,
         command: &Command,
         out: &mut Vec<TargetAction>,
     ) -> Answer {
@@ -87,17 +92,25 @@ impl Target {
         if set.size != PropertySize::Four {
             return Err(Fail::field(PROPERTY_ATTRIB_OFFSET));
         }
-        self.write_cc(key, Cc(set.value as u32), out);
+        if self.write_cc(key, Cc(set.value as u32), out) {
+            return self.flush_first(key, slot, command, After::Shutdown, out);
+        }
         Ok(Outcome::ok().into())
     }
 
-    fn write_cc(&mut self, key: ControllerKey, new: Cc, out: &mut Vec<TargetAction>) {
-        let Some(controller) = self.controllers.get_mut(&key) else { return };
+    /// Returns whether a normal shutdown begins: it is complete when nothing written can be lost
+    /// any more (NVMe Base 2.1, 3.6.2).
+    fn write_cc(&mut self, key: ControllerKey, new: Cc, out: &mut Vec<TargetAction>) -> bool {
+        let Some(controller) = self.controllers.get_mut(&key) else { return false };
         let old = controller.cc;
+        let shuts_down = old.shn() == 0 && new.shn() == SHN_NORMAL;
         // While enabled, the rest of the configuration stays as it was at enabling.
         controller.cc = if old.en() && new.en() { old.with_shn(new.shn()) } else { new };
         match (old.shn() != 0, new.shn() != 0) {
-            (false, true) => controller.csts = controller.csts.with_shst(SHST_COMPLETE),
+            (false, true) => {
+                let shst = if shuts_down { SHST_OCCURRING } else { SHST_COMPLETE };
+                controller.csts = controller.csts.with_shst(shst);
+            }
             (true, false) => controller.csts = controller.csts.with_shst(SHST_NORMAL),
             _ => {}
         }
@@ -109,6 +122,7 @@ impl Target {
             (true, false) => self.reset_controller(key, out),
             _ => {}
         }
+        shuts_down
     }
 
     /// Controller reset by CC.EN (NVMe Base 2.1, 3.7.2): the I/O queues end, the admin queue and

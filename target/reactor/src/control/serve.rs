@@ -194,6 +194,12 @@ where
                     self.log_refused_connect(now, key, &data);
                 }
             }
+            ToControl::Flushed { key, slot, failed } => {
+                if self.core_of(key).is_some() {
+                    let result = failed.map_or(Ok(()), Err);
+                    self.ask_target(|target, out| target.on_flushed(key, slot, result, out));
+                }
+            }
             ToControl::Failed { key, command, status, location, missed } => {
                 if let Some(core) = self.core_of(key) {
                     self.target.on_command_failed(key, &command, status, location, missed);
@@ -347,6 +353,11 @@ where
                         });
                     }
                 },
+                TargetAction::Flush { queue, slot, backings } => {
+                    if let Some(core) = self.core_of(queue) {
+                        self.tell(now, core, ToCore::Flush { key: queue, slot, backings });
+                    }
+                }
                 TargetAction::Close { queue, reason } => self.close(now, queue, &reason),
                 TargetAction::Publish(view) => {
                     for core in self.cores() {

@@ -89,6 +89,9 @@ impl<D: Device, B: BlockIo> Core<D, B> {
                 // The control thread has its copy, and may take long.
                 self.take_back_buffer(c, slot);
             }
+            Action::Flushed { slot, failed } => {
+                out.push(ToControl::Flushed { key: conn.key, slot, failed });
+            }
             Action::Report { slot, status, location, missed } => {
                 let command = *conn.queue.command(slot);
                 out.push(ToControl::Failed { key: conn.key, command, status, location, missed });

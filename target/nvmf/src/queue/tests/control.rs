@@ -103,3 +103,31 @@ fn a_command_that_waits_for_a_buffer_can_be_aborted_and_a_later_one_not() {
         assert_eq!(actions, []);
     }
 }
+
+#[test]
+fn flushes_for_the_control_thread_go_out_together_and_their_end_is_told_once() {
+    let mut rig = Rig::bound(0);
+    rig.capsule(&admin(AdminOpcode::SET_FEATURES, keyed(0)), 0);
+    let backings = [BackingRef(10), BackingRef(50)];
+    let asked = rig.event(|queue, out| queue.on_flush(S0, &backings, out));
+    let flush = |backing| {
+        let (kind, place) = (IoKind::Flush, Place::Buffer(0));
+        Action::Io { slot: S0, io: Io { backing, kind, offset: 0, len: 0, place } }
+    };
+    assert_eq!(asked, backings.map(flush));
+    let status = StatusCode::WRITE_FAULT.with_dnr();
+    let failed = ExecStatus::Failed(status);
+    assert_eq!(rig.event(|queue, out| queue.on_io_done(S0, failed, out)), []);
+    assert_eq!(rig.io_done(S0), [Action::Flushed { slot: S0, failed: Some(status) }]);
+    // The control thread decides what becomes of the command.
+    assert_eq!(rig.executed(S0, Outcome::ok()), [respond(S0, completion(4, OK, 1), 0)]);
+    assert_eq!(rig.reports, []);
+}
+
+#[test]
+fn a_flush_for_a_command_that_was_answered_is_dropped() {
+    let mut rig = Rig::bound(0);
+    rig.capsule(&admin(AdminOpcode::SET_FEATURES, keyed(0)), 0);
+    rig.executed(S0, Outcome::ok());
+    assert_eq!(rig.event(|queue, out| queue.on_flush(S0, &[BackingRef(10)], out)), []);
+}

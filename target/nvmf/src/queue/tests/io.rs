@@ -354,3 +354,24 @@ fn views_of_other_subsystems_and_old_ones_are_ignored() {
     let actions = rig.capsule(&blocks(IoOpcode::READ, 0, 1, keyed(512)), 0);
     assert_eq!(actions[1], Action::Allocate { slot: S0, len: 512 });
 }
+
+#[test]
+fn with_the_write_cache_off_every_write_is_durable() {
+    let mut rig = Rig::io();
+    let through = rig.queue.binding().unwrap().write_through.clone();
+    let write = |rig: &mut Rig| {
+        let actions = rig.capsule(&blocks(IoOpcode::WRITE, 0, 8, in_capsule(0, 4096)), 4096);
+        rig.io_done(S0);
+        rig.sent(S0);
+        actions
+    };
+    for fua in [false, true, false] {
+        through.set(fua);
+        let expected = io(S0, IoKind::Write { fua }, 0, 4096, Place::Capsule(0));
+        assert_eq!(write(&mut rig), [expected]);
+    }
+    through.set(true);
+    let zeroes = rig.capsule(&blocks(IoOpcode::WRITE_ZEROES, 0, 1, SglDescriptor::NO_DATA), 0);
+    let kind = IoKind::WriteZeroes { deallocate: false, fua: true };
+    assert!(zeroes.contains(&io(S0, kind, 0, 512, Place::Buffer(0))), "{zeroes:?}");
+}

@@ -11,7 +11,7 @@ mod sgl;
 mod slots;
 
 use super::*;
-use crate::view::{IoCounters, NamespaceView};
+use crate::view::{IoCounters, NamespaceView, WriteThrough};
 use crate::{BackingRef, ExecStatus, SubsystemRef};
 use nvme_spec_types::fabrics::{Connect, ConnectAttributes};
 use nvme_spec_types::nvm::{BlockCommand, BlockFlags};
@@ -155,6 +155,7 @@ fn binding(qid: u16, view: Option<Arc<SubsystemView>>) -> Binding {
         hostnqn: "nqn.2014-08.org.example:h".into(),
         sq_entries: ENTRIES,
         flow_control: true,
+        write_through: WriteThrough::default(),
         view,
     }
 }

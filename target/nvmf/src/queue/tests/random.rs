@@ -169,6 +169,7 @@ impl Reactor {
                     }
                     self.owed.push(Owed::Execute(slot));
                 }
+                Action::Flushed { slot, .. } => self.owed.push(Owed::Execute(slot)),
                 Action::Report { .. } => self.owed.push(Owed::Reported),
                 Action::Fill(slot) => assert!(!self.queue.take_fill(slot).is_empty()),
                 Action::Respond { slot, push, .. } => {
@@ -206,6 +207,9 @@ impl Reactor {
                     _ => ExecStatus::Ok,
                 };
                 self.queue.on_io_done(slot, status, &mut out);
+            }
+            Owed::Execute(slot) if self.chance().is_multiple_of(4) => {
+                self.queue.on_flush(slot, &[BackingRef(10), BackingRef(50)], &mut out);
             }
             Owed::Execute(slot) => {
                 let outcome = match self.chance() % 3 {

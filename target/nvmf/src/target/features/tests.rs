@@ -147,7 +147,6 @@ fn the_host_identifier_can_be_read_with_128_bits_but_not_set() {
 #[test]
 fn values_that_there_are_not_are_refused() {
     assert_eq!(refusal(FeatureId::POWER_MANAGEMENT, 1), StatusCode::INVALID_FIELD);
-    assert_eq!(refusal(FeatureId::VOLATILE_WRITE_CACHE, 0), StatusCode::FEATURE_NOT_CHANGEABLE);
     let code = StatusCode::IO_COMMAND_SET_COMBINATION_REJECTED;
     assert_eq!(refusal(FeatureId::IO_COMMAND_SET_PROFILE, 1), code);
 }
@@ -177,7 +176,7 @@ fn capabilities_say_what_can_be_changed_and_nothing_can_be_saved() {
     for (fid, value) in [
         (FeatureId::ARBITRATION, 0b100),
         (FeatureId::ERROR_RECOVERY, 0b110),
-        (FeatureId::VOLATILE_WRITE_CACHE, 0),
+        (FeatureId::VOLATILE_WRITE_CACHE, 0b100),
         (FeatureId::HOST_IDENTIFIER, 0),
     ] {
         let command = getting(fid, FeatureSelect::CAPABILITIES, 0);

@@ -110,7 +110,7 @@ fn a_discovery_controller_is_enabled_with_any_entry_sizes() {
 }
 
 #[test]
-fn shutdown_is_complete_at_once_and_a_reset_ends_it() {
+fn shutdown_is_complete_and_a_reset_ends_it() {
     let mut bench = Bench::new();
     let (queue, _) = bench.ready();
     for shn in [1, 2] {

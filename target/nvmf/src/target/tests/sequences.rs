@@ -14,6 +14,8 @@ enum Event {
     Hold { controller: usize, cid: u16 },
     Abort { controller: usize, qid: u16, cid: u16 },
     AbortDone { abort: usize, stopped: bool },
+    CacheOff { controller: usize, on: bool },
+    Flushed { flush: usize, durable: bool },
     Disconnect { queue: usize },
     SetKato { controller: usize, kato_ms: u32 },
     CloseQueue { queue: usize },
@@ -45,6 +47,10 @@ fn event() -> impl Strategy<Value = Event> {
             .prop_map(|(controller, qid, cid)| Event::Abort { controller, qid, cid }),
         2 => (n.clone(), any::<bool>())
             .prop_map(|(abort, stopped)| Event::AbortDone { abort, stopped }),
+        2 => (n.clone(), any::<bool>())
+            .prop_map(|(controller, on)| Event::CacheOff { controller, on }),
+        3 => (n.clone(), any::<bool>())
+            .prop_map(|(flush, durable)| Event::Flushed { flush, durable }),
         1 => n.clone().prop_map(|queue| Event::Disconnect { queue }),
         1 => (n.clone(), 0..2000u32)
             .prop_map(|(controller, kato_ms)| Event::SetKato { controller, kato_ms }),
@@ -65,6 +71,7 @@ struct World {
     /// Commands without an answer, on queues that are open.
     owed: BTreeSet<(QueueKey, Slot)>,
     aborts: Vec<AbortToken>,
+    flushes: Vec<(QueueKey, Slot)>,
 }
 
 impl World {
@@ -132,17 +139,18 @@ impl World {
                 self.feed(queue, &command, &[]);
             }
             Event::SetKato { controller, kato_ms } => {
-                let Some((admin, _)) = self.controller(controller) else { return };
-                let fid = FeatureId::KEEP_ALIVE_TIMER;
-                let set = SetFeatures {
-                    nsid: 0,
-                    fid,
-                    save: false,
-                    cdw11: kato_ms,
-                    cdw12: 0,
-                    uuid_index: 0,
-                };
-                self.feed(admin, &set.to_command(1, SglDescriptor::NO_DATA), &[]);
+                self.set_feature(controller, FeatureId::KEEP_ALIVE_TIMER, kato_ms);
+            }
+            Event::CacheOff { controller, on } => {
+                self.set_feature(controller, FeatureId::VOLATILE_WRITE_CACHE, on.into());
+            }
+            Event::Flushed { flush, durable } => {
+                if self.flushes.is_empty() {
+                    return;
+                }
+                let (queue, slot) = self.flushes.swap_remove(flush % self.flushes.len());
+                let result = if durable { Ok(()) } else { Err(StatusCode::WRITE_FAULT.with_dnr()) };
+                self.bench.target.on_flushed(queue, slot, result, &mut self.bench.out);
             }
             Event::CloseQueue { queue } => {
                 let Some(queue) = self.queue(queue) else { return };
@@ -183,6 +191,12 @@ impl World {
         }
     }
 
+    fn set_feature(&mut self, controller: usize, fid: FeatureId, cdw11: u32) {
+        let Some((admin, _)) = self.controller(controller) else { return };
+        let set = SetFeatures { nsid: 0, fid, save: false, cdw11, cdw12: 0, uuid_index: 0 };
+        self.feed(admin, &set.to_command(1, SglDescriptor::NO_DATA), &[]);
+    }
+
     /// Looks at the actions: each answer is owed, and each queue is closed once.
     fn settle(&mut self, closed: &mut BTreeSet<QueueKey>) {
         for action in std::mem::take(&mut self.bench.out) {
@@ -192,6 +206,7 @@ impl World {
                     assert!(owed, "{queue:?} {slot:?} was not owed an answer");
                 }
                 TargetAction::Abort { token, .. } => self.aborts.push(token),
+                TargetAction::Flush { queue, slot, .. } => self.flushes.push((queue, slot)),
                 TargetAction::Close { queue, .. } => {
                     assert!(closed.insert(queue), "{queue:?} closed twice");
                     // What was held on it has no answer.
@@ -230,7 +245,11 @@ impl World {
             assert!(target.queues[&abort.asked_on].bound.is_some());
         }
         let held: usize = target.controllers.values().map(|c| c.events.held()).sum();
-        assert_eq!(self.owed.len(), held + target.aborts.len(), "answers owed and held");
+        for (queue, _) in target.flushes.keys() {
+            assert!(target.queues[queue].bound.is_some());
+        }
+        let waiting = target.aborts.len() + target.flushes.len();
+        assert_eq!(self.owed.len(), held + waiting, "answers owed and held");
     }
 }
 
@@ -243,7 +262,7 @@ proptest! {
         for qid in 1..=3 {
             bench.io_queue(cntlid, qid).unwrap();
         }
-        let mut world = World { bench, owed: BTreeSet::new(), aborts: Vec::new() };
+        let mut world = World { bench, owed: BTreeSet::new(), aborts: Vec::new(), flushes: Vec::new() };
         let mut closed = BTreeSet::new();
         for event in events {
             world.happen(event);
