@@ -290,15 +290,14 @@ impl<D: Device, B: BlockIo> Core<D, B> {
                     self.conn(c).queue.on_reported();
                 }
             }
-            ToCore::Abort { key, cid, token } => {
-                let mut stopped = false;
-                if let Some(c) = self.find(key) {
+            ToCore::Abort { key, cid, token } => match self.find(key) {
+                Some(c) => {
                     let (conn, actions) = self.conn_and_actions(c);
-                    stopped = conn.queue.on_abort(cid, actions);
+                    conn.queue.on_abort(cid, token, actions);
                     self.carry_out(now, c, out);
                 }
-                out.push(ToControl::Aborted { token, stopped });
-            }
+                None => out.push(ToControl::Aborted { token, stopped: false }),
+            },
             ToCore::Close(key) => {
                 if let Some(c) = self.find(key) {
                     self.close(now, c, None, out);

@@ -1,5 +1,6 @@
 //! What a queue asks of the reactor.
 
+use crate::target::AbortToken;
 use crate::{BackingRef, Slot};
 use nvme_spec_types::completion::Completion;
 use nvme_spec_types::log::ParameterLocation;
@@ -146,6 +147,13 @@ pub enum Action {
         location: ParameterLocation,
         /// Failures before it that were not reported.
         missed: u32,
+    },
+    /// Answer an Abort ([`super::Queue::on_abort`]).
+    Aborted {
+        /// Which.
+        token: AbortToken,
+        /// Whether its command was stopped.
+        stopped: bool,
     },
     /// Tell the control thread that the flushes it asked for with [`super::Queue::on_flush`] have
     /// ended, or how the first that failed did.

@@ -31,6 +31,7 @@
 //! Connect state, opcode, namespace, write protection, transfer size, block range, SGL. What may
 //! change while it waits (the namespace) is looked up again when its I/O is made.
 
+mod abort;
 pub mod action;
 mod copy;
 mod data;
@@ -279,6 +280,11 @@ impl Queue {
     pub fn on_pulled(&mut self, slot: Slot, out: &mut Vec<Action>) {
         match self.entry(slot).state {
             State::AwaitPull if self.closing => self.end(slot, out),
+            State::AwaitPull if self.entry(slot).abort.is_some() => {
+                if let Some(token) = self.entry_mut(slot).abort.take() {
+                    self.stop(slot, token, out);
+                }
+            }
             State::AwaitPull => match self.entry(slot).control {
                 Some(_) => {
                     let len = self.entry(slot).len;
@@ -366,22 +372,6 @@ impl Queue {
         {
             *view = Arc::clone(new);
         }
-    }
-
-    /// Stops the command with this id when it has not been begun: it is then completed with
-    /// Command Abort Requested. Returns whether it was.
-    pub fn on_abort(&mut self, cid: u16, out: &mut Vec<Action>) -> bool {
-        if self.closing || !self.cid_in_use(cid) {
-            return false;
-        }
-        let waiting = |entry: &Entry| {
-            entry.state == State::AwaitBuffer && entry.owns_cid && entry.command.cid() == cid
-        };
-        let Some(at) = self.entries.iter().position(waiting) else { return false };
-        let slot = Slot(at as u16);
-        out.push(Action::Withdraw(slot));
-        self.fail(slot, StatusCode::ABORT_REQUESTED.retryable(), out);
-        true
     }
 
     /// The connection ends: see the module for what follows. Harmless when repeated.

@@ -2,6 +2,7 @@
 
 use super::action::{MAX_SEGMENTS, RecvToken, RemoteSegment};
 use crate::BackingRef;
+use crate::target::AbortToken;
 use nvme_spec_types::{Command, DataDirection, Status};
 
 /// What a slot waits for. Each variant but `Free` names the one event (or the one kind of event)
@@ -116,6 +117,9 @@ pub(super) struct Entry {
     pub(super) progress: Progress,
     /// Remote key that the host wants invalidated by the response.
     pub(super) invalidate: Option<u32>,
+    /// The Abort that is answered when the host's data is in the buffer: the command is then
+    /// stopped.
+    pub(super) abort: Option<AbortToken>,
     /// Outcome data on its way to the host.
     pub(super) fill: Vec<u8>,
     /// Completion dwords 0 and 1 that go with it.
@@ -138,6 +142,7 @@ impl Entry {
             segment_count: 0,
             progress: Progress::default(),
             invalidate: None,
+            abort: None,
             fill: Vec::new(),
             result: 0,
         }
@@ -154,6 +159,7 @@ impl Entry {
         self.segment_count = 0;
         self.progress = Progress::default();
         self.invalidate = None;
+        self.abort = None;
     }
 
     pub(super) fn segments(&self) -> &[RemoteSegment] {

@@ -89,6 +89,7 @@ impl<D: Device, B: BlockIo> Core<D, B> {
                 // The control thread has its copy, and may take long.
                 self.take_back_buffer(c, slot);
             }
+            Action::Aborted { token, stopped } => out.push(ToControl::Aborted { token, stopped }),
             Action::Flushed { slot, failed } => {
                 out.push(ToControl::Flushed { key: conn.key, slot, failed });
             }

@@ -2,6 +2,12 @@
 
 use super::*;
 
+const TOKEN: AbortToken = AbortToken(1);
+
+fn aborted(stopped: bool) -> Action {
+    Action::Aborted { token: TOKEN, stopped }
+}
+
 fn admin(opcode: AdminOpcode, sgl: SglDescriptor) -> Command {
     Command::admin(opcode, 4, 0, sgl)
 }
@@ -89,19 +95,50 @@ fn more_data_than_the_largest_transfer_is_refused() {
 fn a_command_that_waits_for_a_buffer_can_be_aborted_and_a_later_one_not() {
     let mut rig = Rig::io();
     rig.capsule(&blocks(IoOpcode::READ, 0, 1, keyed(512)), 0);
-    let mut stopped = false;
-    let actions = rig.event(|queue, out| stopped = queue.on_abort(9, out));
-    let aborted = completion(9, StatusCode::ABORT_REQUESTED.retryable(), 1);
-    assert!(stopped);
-    assert_eq!(actions, [Action::Withdraw(S0), respond(S0, aborted, 0)]);
+    let actions = rig.event(|queue, out| queue.on_abort(9, TOKEN, out));
+    let status = completion(9, StatusCode::ABORT_REQUESTED.retryable(), 1);
+    assert_eq!(actions, [Action::Withdraw(S0), respond(S0, status, 0), aborted(true)]);
     rig.sent(S0);
     rig.capsule(&blocks(IoOpcode::READ, 0, 1, keyed(512)), 0);
     rig.buffer(S0);
     for cid in [9, 10] {
-        let actions = rig.event(|queue, out| stopped = queue.on_abort(cid, out));
-        assert!(!stopped);
-        assert_eq!(actions, []);
+        let actions = rig.event(|queue, out| queue.on_abort(cid, TOKEN, out));
+        assert_eq!(actions, [aborted(false)]);
     }
+}
+
+#[test]
+fn a_command_whose_data_is_on_its_way_is_stopped_when_it_has_come() {
+    let mut rig = Rig::io();
+    let pull = |rig: &mut Rig| {
+        rig.capsule(&blocks(IoOpcode::WRITE, 0, 8, keyed(4096)), 0);
+        rig.buffer(S0);
+        rig.event(|queue, out| queue.on_abort(9, TOKEN, out))
+    };
+    assert_eq!(pull(&mut rig), []);
+    // One Abort stops it, a second finds nothing to stop.
+    let second = AbortToken(2);
+    let actions = rig.event(|queue, out| queue.on_abort(9, second, out));
+    assert_eq!(actions, [Action::Aborted { token: second, stopped: false }]);
+    let status = completion(9, StatusCode::ABORT_REQUESTED.retryable(), 1);
+    assert_eq!(rig.pulled(S0), [respond(S0, status, 0), aborted(true)]);
+    rig.sent(S0);
+    // The next command in the slot is nobody's to stop.
+    rig.capsule(&blocks(IoOpcode::WRITE, 0, 8, keyed(4096)), 0);
+    rig.buffer(S0);
+    let write = io(S0, IoKind::Write { fua: false }, 0, 4096, Place::Buffer(0));
+    assert_eq!(rig.pulled(S0), [write]);
+}
+
+#[test]
+fn a_queue_that_closes_has_no_answer_for_an_abort_that_waits() {
+    let mut rig = Rig::io();
+    rig.capsule(&blocks(IoOpcode::WRITE, 0, 8, keyed(4096)), 0);
+    rig.buffer(S0);
+    rig.event(|queue, out| queue.on_abort(9, TOKEN, out));
+    rig.event(|queue, out| queue.begin_close(out));
+    assert_eq!(rig.pulled(S0), []);
+    assert!(rig.queue.is_drained());
 }
 
 #[test]

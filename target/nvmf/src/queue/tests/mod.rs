@@ -11,6 +11,7 @@ mod sgl;
 mod slots;
 
 use super::*;
+use crate::target::AbortToken;
 use crate::view::{IoCounters, NamespaceView, WriteThrough};
 use crate::{BackingRef, ExecStatus, SubsystemRef};
 use nvme_spec_types::fabrics::{Connect, ConnectAttributes};

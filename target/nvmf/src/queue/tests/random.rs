@@ -104,6 +104,8 @@ struct Reactor {
     recvs: BTreeSet<u32>,
     next_recv: u32,
     taken: usize,
+    aborts: u64,
+    aborted: BTreeSet<u64>,
     responded: usize,
     closed: bool,
     random: u64,
@@ -169,6 +171,7 @@ impl Reactor {
                     }
                     self.owed.push(Owed::Execute(slot));
                 }
+                Action::Aborted { token, .. } => assert!(self.aborted.insert(token.0)),
                 Action::Flushed { slot, .. } => self.owed.push(Owed::Execute(slot)),
                 Action::Report { .. } => self.owed.push(Owed::Reported),
                 Action::Fill(slot) => assert!(!self.queue.take_fill(slot).is_empty()),
@@ -237,6 +240,8 @@ fn run(qid: u16, bind: bool, seed: u64, ops: &[Op]) {
         recvs: BTreeSet::new(),
         next_recv: 0,
         taken: 0,
+        aborts: 0,
+        aborted: BTreeSet::new(),
         responded: 0,
         closed: false,
         random: seed,
@@ -255,7 +260,8 @@ fn run(qid: u16, bind: bool, seed: u64, ops: &[Op]) {
             Op::Answer(at) => reactor.answer(*at),
             Op::Abort(cid) => {
                 let mut out = Vec::new();
-                reactor.queue.on_abort(*cid, &mut out);
+                reactor.aborts += 1;
+                reactor.queue.on_abort(*cid, AbortToken(reactor.aborts), &mut out);
                 reactor.carry_out(out);
             }
             Op::Close => {
@@ -274,6 +280,7 @@ fn run(qid: u16, bind: bool, seed: u64, ops: &[Op]) {
         assert!(reactor.responded <= reactor.taken);
     } else {
         assert_eq!(reactor.responded, reactor.taken);
+        assert_eq!(reactor.aborted.len() as u64, reactor.aborts);
     }
 }
 

@@ -74,7 +74,9 @@ fn a_difference_and_an_abort_are_no_failures() {
     rig.event(|queue, out| queue.on_compared(S0, Some(3), out));
     rig.sent(S0);
     rig.capsule(&blocks(IoOpcode::READ, 0, 1, keyed(512)), 0);
-    rig.event(|queue, out| assert!(queue.on_abort(9, out)));
+    let token = AbortToken(1);
+    let stopped = rig.event(|queue, out| queue.on_abort(9, token, out));
+    assert!(stopped.contains(&Action::Aborted { token, stopped: true }));
     assert_eq!(rig.reports, []);
 }
 

@@ -1,0 +1,38 @@
+//! Abort, on the queue of the command that is to be stopped.
+//!
+//! A command can be stopped until its operations on backings are asked for: while it waits for a
+//! buffer, at once; while its data is being pulled, when the READs have ended, for they cannot be
+//! called back. What was stopped is completed as Command Abort Requested, and only then is the Abort
+//! answered (NVMe Base 2.1, 5.1.1). All else runs on, and the Abort says so.
+
+use super::slot::{Entry, State};
+use super::{Action, Queue};
+use crate::Slot;
+use crate::target::AbortToken;
+use nvme_spec_types::StatusCode;
+
+impl Queue {
+    /// Stops the command with this id if it can be stopped: [`Action::Aborted`] says whether it
+    /// was, now or later. There is no answer when the queue closes first.
+    pub fn on_abort(&mut self, cid: u16, token: AbortToken, out: &mut Vec<Action>) {
+        let named = |entry: &Entry| entry.owns_cid && entry.command.cid() == cid;
+        let at = self.entries.iter().position(named).filter(|_| !self.closing);
+        let slot = at.map(|at| Slot(at as u16));
+        match slot.map(|slot| (slot, self.entry(slot).state)) {
+            Some((slot, State::AwaitBuffer)) => {
+                out.push(Action::Withdraw(slot));
+                self.stop(slot, token, out);
+            }
+            Some((slot, State::AwaitPull)) if self.entry(slot).abort.is_none() => {
+                self.entry_mut(slot).abort = Some(token);
+            }
+            _ => out.push(Action::Aborted { token, stopped: false }),
+        }
+    }
+
+    /// Completes a command that an Abort names, and then the Abort.
+    pub(super) fn stop(&mut self, slot: Slot, token: AbortToken, out: &mut Vec<Action>) {
+        self.fail(slot, StatusCode::ABORT_REQUESTED.retryable(), out);
+        out.push(Action::Aborted { token, stopped: true });
+    }
+}
