@@ -8,7 +8,7 @@
 use crate::path::Path;
 use crate::psn::Psn;
 use crate::wire::headers::{BTH_LEN, Bth, DEFAULT_PKEY, ICRC_LEN, OPCODE_CNP, Opcode};
-use crate::wire::icrc::Prefix;
+use crate::wire::icrc::{Heads, Prefix};
 use crate::wire::packet::{packet_len, pad_len};
 
 /// Most segments in a run: what every kernel since 5.4 takes in one segmented send.
@@ -46,6 +46,7 @@ pub(crate) struct Batch {
     gone: usize,
     /// Whether runs of more than one packet may be made.
     segmented: bool,
+    heads: Heads,
 }
 
 /// Headers and length of a packet to add.
@@ -63,7 +64,7 @@ impl Batch {
     /// An empty batch of `capacity` bytes.
     pub(crate) fn new(capacity: usize, segmented: bool) -> Batch {
         let bytes = vec![0; capacity].into();
-        Batch { bytes, len: 0, runs: Vec::new(), gone: 0, segmented }
+        Batch { bytes, len: 0, runs: Vec::new(), gone: 0, segmented, heads: Heads::default() }
     }
 
     /// Makes no more runs of several packets: the kernel, or a card, does not take them.
@@ -125,7 +126,7 @@ impl Batch {
         packet[BTH_LEN..body].copy_from_slice(header.extension);
         fill(&mut packet[body..body + payload]);
         packet[body + payload..body + payload + pad].fill(0);
-        path.prefix.seal(ident, packet);
+        path.prefix.seal(&mut self.heads, ident, packet);
     }
 
     /// Adds a congestion notification (annex A17.9.3): sixteen reserved bytes behind the BTH.
@@ -145,7 +146,7 @@ impl Batch {
         let packet = &mut self.bytes[start..start + len];
         packet[..BTH_LEN].copy_from_slice(&bth.to_bytes());
         packet[BTH_LEN..].fill(0);
-        path.prefix.seal(ident, packet);
+        path.prefix.seal(&mut self.heads, ident, packet);
     }
 
     /// Makes room for a packet: where it starts, and its identification.

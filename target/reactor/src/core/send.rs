@@ -25,48 +25,50 @@ impl<D: Device, B: BlockIo> Core<D, B> {
     }
 
     /// Posts responses. Returns whether READs may use the send credits that are left.
+    ///
+    /// The RDMA WRITEs of several small responses go before all their SENDs: packets of one kind
+    /// follow each other, which a provider that makes packets sends together.
     fn serve_responses(&mut self, c: u16) -> bool {
         let Core { conns, device, stats, .. } = self;
         let Some(conn) = conns[usize::from(c)].as_deref_mut() else { return false };
+        let mut group = Group { slots: [Slot(0); Group::MAX], len: 0, bytes: 0 };
+        let mut reads_may_follow = true;
         while let Some(&slot) = conn.send_waits.front() {
             if conn.responses >= conn.host_receives {
                 stats.send_waits += 1;
-                return true;
+                break;
             }
             let left = writes_left(conn, slot);
             let free = conn.limits.max_send_wr - conn.sends;
             if left >= free {
                 // A response that fits the empty send queue waits for room; a larger one is posted
                 // in parts, each of them the whole of the queue.
-                if left < conn.limits.max_send_wr || free < conn.limits.max_send_wr {
-                    stats.send_waits += 1;
-                    return false;
+                if left >= conn.limits.max_send_wr && free == conn.limits.max_send_wr {
+                    stats.writes += u64::from(free);
+                    post_writes(device, conn, c, slot, free, true);
                 }
-                stats.writes += u64::from(free);
-                post_writes(device, conn, c, slot, free, true);
                 stats.send_waits += 1;
-                return false;
+                reads_may_follow = false;
+                break;
             }
             stats.writes += u64::from(left);
             post_writes(device, conn, c, slot, left, false);
-            let id = wr_id(Kind::Send, c, conn.generation, slot.0);
-            let local = conn.cqe(slot);
             let state = conn.slot(slot);
-            let op = match state.invalidate {
-                Some(rkey) => SendOp::SendWithInvalidate { rkey },
-                None => SendOp::Send,
-            };
             state.credits += 1;
             state.signaled += 1;
             state.sent = true;
+            let pushed = state.push;
             conn.sends += 1;
             conn.signaled += 1;
             conn.responses += 1;
             stats.responses += 1;
-            device.post_send(conn.qp, SendWr { wr_id: id, op, local, signaled: true });
             conn.send_waits.pop_front();
+            if group.add(slot, pushed) {
+                group.post(device, conn, c);
+            }
         }
-        true
+        group.post(device, conn, c);
+        reads_may_follow
     }
 
     /// Posts READs.
@@ -97,6 +99,42 @@ impl<D: Device, B: BlockIo> Core<D, B> {
             let op = SendOp::Read { remote: remote(&segment) };
             device.post_send(conn.qp, SendWr { wr_id: id, op, local, signaled: true });
         }
+    }
+}
+
+/// Responses whose RDMA WRITEs are posted and whose SENDs are to follow.
+struct Group {
+    slots: [Slot; Group::MAX],
+    len: usize,
+    /// Bytes that their WRITEs carry.
+    bytes: u32,
+}
+
+impl Group {
+    const MAX: usize = 32;
+    /// Bytes after which the SENDs go out: so long a first response may wait for the last one.
+    const MAX_BYTES: u32 = 64 << 10;
+
+    /// Adds a response; returns whether the group is full.
+    fn add(&mut self, slot: Slot, pushed: u32) -> bool {
+        self.slots[self.len] = slot;
+        self.len += 1;
+        self.bytes += pushed;
+        self.len == Group::MAX || self.bytes >= Group::MAX_BYTES
+    }
+
+    /// Posts the SENDs, and is empty again.
+    fn post<D: Device>(&mut self, device: &mut D, conn: &mut Conn, c: u16) {
+        for &slot in &self.slots[..self.len] {
+            let wr_id = wr_id(Kind::Send, c, conn.generation, slot.0);
+            let op = match conn.slot(slot).invalidate {
+                Some(rkey) => SendOp::SendWithInvalidate { rkey },
+                None => SendOp::Send,
+            };
+            let local = conn.cqe(slot);
+            device.post_send(conn.qp, SendWr { wr_id, op, local, signaled: true });
+        }
+        (self.len, self.bytes) = (0, 0);
     }
 }
 

@@ -11,7 +11,7 @@ pub use cm::connections;
 pub use engine::queue_pairs;
 
 use crate::wire::cm::Mad;
-use crate::wire::icrc::{Columns, Prefix, Solved};
+use crate::wire::icrc::{Columns, Heads, Prefix, Solved};
 use crate::wire::packet::{Packet, packet_len};
 use std::net::IpAddr;
 
@@ -58,7 +58,7 @@ pub fn packets(data: &[u8]) -> Vec<u32> {
         };
         let prefix = Prefix { source: addr(1), dest: addr(2), source_port: 49152, dest_port: 4791 };
         let mut datagram = data[5..].to_vec();
-        prefix.seal(ident, &mut datagram);
+        prefix.seal(&mut Heads::default(), ident, &mut datagram);
         let found = prefix.solve(&mut Columns::default(), guess, &mut datagram);
         let expected = if v6 { guess } else { ident };
         assert_eq!(found, Solved::Identification(expected));

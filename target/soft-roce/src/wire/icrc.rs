@@ -39,17 +39,8 @@ impl Prefix {
     /// The CRC of `packet` (BTH to padding, ICRC excluded) when it travels with the IPv4
     /// identification `ident` and Don't Fragment set. IPv6 has no identification. The packet's
     /// congestion byte is masked for as long as this takes.
-    fn icrc(&self, ident: u16, packet: &mut [u8]) -> u32 {
-        self.icrc_with(ident, DONT_FRAGMENT, packet)
-    }
-
-    fn icrc_with(&self, ident: u16, fragment: u16, packet: &mut [u8]) -> u32 {
-        let udp_len = (UDP_LEN + packet.len() + ICRC_LEN) as u16;
-        let congestion = std::mem::replace(&mut packet[CONGESTION_AT], 0xff);
-        let mut hasher = Hasher::new_with_initial(self.head(ident, fragment, udp_len));
-        hasher.update(packet);
-        packet[CONGESTION_AT] = congestion;
-        hasher.finalize()
+    fn icrc(&self, heads: &mut Heads, ident: u16, packet: &mut [u8]) -> u32 {
+        continued(heads.of(self, ident, udp_len(packet)), packet)
     }
 
     /// The CRC of what comes before the BTH.
@@ -73,9 +64,9 @@ impl Prefix {
     }
 
     /// Writes the CRC into the last four bytes of `datagram`.
-    pub(crate) fn seal(&self, ident: u16, datagram: &mut [u8]) {
+    pub(crate) fn seal(&self, heads: &mut Heads, ident: u16, datagram: &mut [u8]) {
         let at = datagram.len() - ICRC_LEN;
-        let crc = self.icrc(ident, &mut datagram[..at]);
+        let crc = self.icrc(heads, ident, &mut datagram[..at]);
         datagram[at..].copy_from_slice(&crc.to_le_bytes());
     }
 
@@ -87,8 +78,8 @@ impl Prefix {
         let Some((packet, stored)) = datagram.split_last_chunk_mut::<ICRC_LEN>() else {
             return false;
         };
-        packet.len() >= BTH_LEN
-            && self.icrc_with(ident, fragment, packet) == u32::from_le_bytes(*stored)
+        let head = self.head(ident, fragment, udp_len(packet));
+        packet.len() >= BTH_LEN && continued(head, packet) == u32::from_le_bytes(*stored)
     }
 
     /// Finds the identification that makes the CRC of `datagram` right, for a sender that sets
@@ -102,7 +93,7 @@ impl Prefix {
             return Solved::Damaged;
         }
         let wanted = u32::from_le_bytes(*stored);
-        let difference = self.icrc(guess, packet) ^ wanted;
+        let difference = self.icrc(&mut columns.heads, guess, packet) ^ wanted;
         if difference == 0 {
             return Solved::Identification(guess);
         }
@@ -116,6 +107,71 @@ impl Prefix {
             None => Solved::Damaged,
         }
     }
+}
+
+/// What the length field of the UDP header says for `packet`, the ICRC excluded from it.
+fn udp_len(packet: &[u8]) -> u16 {
+    (UDP_LEN + packet.len() + ICRC_LEN) as u16
+}
+
+/// The CRC of a packet behind a head whose CRC is `head`.
+fn continued(head: u32, packet: &mut [u8]) -> u32 {
+    let congestion = std::mem::replace(&mut packet[CONGESTION_AT], 0xff);
+    let mut hasher = Hasher::new_with_initial(head);
+    hasher.update(packet);
+    packet[CONGESTION_AT] = congestion;
+    hasher.finalize()
+}
+
+/// CRCs of heads, remembered: a connection's packets have few lengths, and the CRC is linear in
+/// the identification.
+#[derive(Debug)]
+pub(crate) struct Heads {
+    /// Addresses, UDP length, and the CRC of that head with identification 0. A place is found by
+    /// the length.
+    known: [Option<(Prefix, u16, u32)>; Heads::MAX],
+    /// How the identifications of a run's packets move the CRC.
+    moves: [u32; Heads::MOVES],
+}
+
+impl Default for Heads {
+    fn default() -> Heads {
+        let moves = std::array::from_fn(|ident| ident_moves(ident as u16));
+        Heads { known: [None; Heads::MAX], moves }
+    }
+}
+
+impl Heads {
+    const MAX: usize = 16;
+    /// Packets of one run at most.
+    const MOVES: usize = 64;
+
+    fn of(&mut self, prefix: &Prefix, ident: u16, udp_len: u16) -> u32 {
+        let place = &mut self.known[usize::from(udp_len >> 2) % Heads::MAX];
+        let head = match place {
+            Some((known, len, head)) if *len == udp_len && known == prefix => *head,
+            _ => {
+                let head = prefix.head(0, DONT_FRAGMENT, udp_len);
+                *place = Some((*prefix, udp_len, head));
+                head
+            }
+        };
+        if ident == 0 || prefix.source.is_ipv6() {
+            return head;
+        }
+        let known = self.moves.get(usize::from(ident)).copied();
+        head ^ known.unwrap_or_else(|| ident_moves(ident))
+    }
+}
+
+/// How an IPv4 identification moves the CRC of a head: the CRC of it and the bytes behind it, less
+/// the CRC of as many zeroes.
+fn ident_moves(ident: u16) -> u32 {
+    const TAIL: usize = 14 + UDP_LEN;
+    let mut bytes = [0; 2 + TAIL];
+    let zeroes = crc32fast::hash(&bytes);
+    bytes[..2].copy_from_slice(&ident.to_be_bytes());
+    crc32fast::hash(&bytes) ^ zeroes
 }
 
 fn ipv4_header(
@@ -158,6 +214,7 @@ pub(crate) struct Columns {
     /// At most [`Columns::MAX`] lengths; the oldest goes first.
     known: Vec<Basis>,
     next: usize,
+    heads: Heads,
 }
 
 /// The 16 CRC differences of one length, in reduced form.

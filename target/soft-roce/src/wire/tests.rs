@@ -1,6 +1,6 @@
 use super::cm::{self, Answered, Mad, Message};
 use super::headers::*;
-use super::icrc::{Columns, Prefix, Solved};
+use super::icrc::{Columns, Heads, Prefix, Solved};
 use super::packet::{Packet, PacketError, packet_len, pad_len};
 use crate::psn::Psn;
 use proptest::prelude::*;
@@ -59,7 +59,7 @@ fn the_icrc_of_real_packets_is_right() {
         assert!(f.prefix.verify(f.ident, f.fragment, &f.datagram));
         assert!(!f.prefix.verify(f.ident ^ 1, f.fragment, &f.datagram));
         let mut sealed = f.datagram.clone();
-        f.prefix.seal(f.ident, &mut sealed);
+        f.prefix.seal(&mut Heads::default(), f.ident, &mut sealed);
         assert_eq!(sealed, f.datagram);
     }
 }
@@ -93,7 +93,7 @@ fn ipv6_packets_are_sealed_and_checked() {
         dest_port: 4791,
     };
     let mut datagram = frame(frames::ACK).datagram;
-    prefix.seal(0, &mut datagram);
+    prefix.seal(&mut Heads::default(), 0, &mut datagram);
     let mut columns = Columns::default();
     assert_eq!(prefix.solve(&mut columns, 0, &mut datagram), Solved::Identification(0));
     datagram[9] ^= 1;
@@ -235,7 +235,7 @@ proptest! {
     fn any_identification_is_solved(ident: u16, guess: u16, len in 4usize..300) {
         let mut f = frame(frames::SEND_ONLY);
         f.datagram.resize(12 + len, 0x5a);
-        f.prefix.seal(ident, &mut f.datagram);
+        f.prefix.seal(&mut Heads::default(), ident, &mut f.datagram);
         let mut columns = Columns::default();
         prop_assert_eq!(
             f.prefix.solve(&mut columns, guess, &mut f.datagram),

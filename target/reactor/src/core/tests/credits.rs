@@ -46,8 +46,9 @@ fn no_more_responses_are_under_way_than_the_host_has_receives() {
     (0..4).for_each(|_| rig.core.io_mut().finish(Ok(())));
     assert_eq!(sends(&rig.turn()), 2);
     assert_eq!(sends(&rig.turn()), 0);
-    rig.core.device_mut().complete(QP, rdma::WcStatus::Success); // a WRITE
-    rig.core.device_mut().complete(QP, rdma::WcStatus::Success); // its SEND
+    for _ in ["a WRITE", "the other's", "the first SEND"] {
+        rig.core.device_mut().complete(QP, rdma::WcStatus::Success);
+    }
     assert_eq!(sends(&rig.turn()), 1);
     assert_eq!(sends(&rig.sends_done()), 1);
 }
@@ -129,6 +130,30 @@ fn reads_do_not_take_the_room_that_a_large_response_waits_for() {
     let posted = rig.sends_done();
     assert_eq!(posted.len(), 4);
     assert!(is_send(&posted[3].1));
+}
+
+#[test]
+fn the_writes_of_small_responses_go_before_their_sends() {
+    let mut rig = Rig::serving(LIMITS);
+    for cid in 0..3 {
+        rig.capsule(&read(cid, 512), &[]);
+    }
+    (0..3).for_each(|_| rig.core.io_mut().finish(Ok(())));
+    let posted = rig.turn();
+    let sends: Vec<bool> = posted.iter().map(|(_, wr)| is_send(wr)).collect();
+    assert_eq!(sends, [false, false, false, true, true, true]);
+}
+
+#[test]
+fn a_large_response_does_not_wait_for_the_writes_of_the_next() {
+    let mut rig = Rig::serving(LIMITS);
+    for cid in 0..2 {
+        rig.capsule(&read(cid, 64 << 10), &[]);
+    }
+    (0..2).for_each(|_| rig.core.io_mut().finish(Ok(())));
+    let posted = rig.turn();
+    let sends: Vec<bool> = posted.iter().map(|(_, wr)| is_send(wr)).collect();
+    assert_eq!(sends, [false, true, false, true]);
 }
 
 #[test]

@@ -51,6 +51,7 @@ fn a_failed_response_closes_the_queue_and_is_told_once() {
     assert_eq!(rig.turn().len(), 4);
     let device = rig.core.device_mut();
     device.complete(QP, WcStatus::Success);
+    device.complete(QP, WcStatus::Success);
     device.complete(QP, WcStatus::RetryExceeded);
     rig.turn();
     rig.turn();
