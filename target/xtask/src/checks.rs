@@ -10,7 +10,7 @@ use clap::Args;
 use linux_host::machine::Boot;
 use linux_host::{Provider, TargetKind, uml};
 
-use crate::{build, linux, setup, tidy};
+use crate::{build, cost, linux, setup, tidy};
 
 #[derive(Args)]
 pub(crate) struct SimArgs {
@@ -130,6 +130,7 @@ pub(crate) fn test() -> Result<bool> {
     let mut tally = Tally::default();
     tally.static_checks();
     tally.step("simulator", || Ok(one(run_sim(&["--seeds".to_owned(), TEST_SEEDS.to_string()])?)));
+    tally.step("instructions a command", || Ok(one(cost::run(&cost::CostArgs::default())?)));
     tally.linux("Linux host, distribution's kernel", false, || Boot::qemu("distro"));
     tally.linux("Linux host, newest kernel", true, || Boot::qemu("newest"));
     if uml::find()?.is_some() || began.elapsed() < UML_BUILD_BEFORE {

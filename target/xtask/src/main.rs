@@ -6,6 +6,7 @@
 
 mod build;
 mod checks;
+mod cost;
 mod demo;
 mod linux;
 mod local;
@@ -54,6 +55,8 @@ enum BenchCommand {
     Linux(linux::BenchArgs),
     /// The daemon and the userspace host on this machine, one core each.
     Local(local::LocalArgs),
+    /// Instructions that a command costs a core: repeatable, and held against what was recorded.
+    Cost(cost::CostArgs),
 }
 
 fn main() -> ExitCode {
@@ -79,6 +82,7 @@ fn run(command: Command) -> Result<bool> {
         Command::Sim(args) => checks::sim(&args),
         Command::Bench(BenchCommand::Linux(args)) => linux::bench(&args),
         Command::Bench(BenchCommand::Local(args)) => local::run(&args),
+        Command::Bench(BenchCommand::Cost(args)) => cost::run(&args),
         Command::Setup => setup::run().map(|()| true),
     }
 }

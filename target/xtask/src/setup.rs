@@ -75,6 +75,11 @@ pub(crate) fn building() -> Result<()> {
     Ok(())
 }
 
+/// Installs what counting instructions needs.
+pub(crate) fn counting() -> Result<()> {
+    packages(&["valgrind"])
+}
+
 /// Installs what building the User-Mode Linux kernel needs.
 pub(crate) fn uml() -> Result<()> {
     packages(UML)

@@ -1,0 +1,218 @@
+//! What a command costs a core: `cost CASE DEPTH COMMANDS` runs so many commands through a
+//! production core, `DEPTH` at a time, and prints nothing. `cargo xtask bench cost` counts the
+//! instructions.
+//!
+//! The device and the disk do the least that can be done: a work request completes at the next
+//! poll, an operation too. What they cost is in the count.
+
+use backing::{BackingId, BlockIo, IoDone, IoRequest};
+use nvme_spec_types::nvm::BlockCommand;
+use nvme_spec_types::{Command, IoOpcode, SglDescriptor, ZeroBased};
+use nvmf::target::Binding;
+use nvmf::view::{IoCounters, NamespaceView, QueueActivity, SubsystemView};
+use nvmf::{BackingRef, QueueKey, SubsystemRef};
+use rdma::{
+    Attached, CoreIndex, Device, Now, PollSource, QpId, QpLimits, RecvQueue, RecvQueueId, RecvWr,
+    SendWr, Wc, WcOp, WcStatus,
+};
+use reactor::core::{Core, CoreConfig};
+use reactor::mail::{QueueParams, ToCore};
+use region::{Pages, Region};
+use std::collections::VecDeque;
+use std::os::fd::BorrowedFd;
+use std::sync::Arc;
+
+const QP: QpId = QpId(0);
+const KEY: QueueKey = QueueKey(1);
+const BACKING: BackingId = BackingId(0);
+const ENTRIES: u16 = 128;
+const IN_CAPSULE: u32 = 4096;
+const MAX_TRANSFER: u32 = 1 << 20;
+
+/// A queue pair whose peer takes everything at once.
+struct Wire {
+    recvs: VecDeque<RecvWr>,
+    wcs: Vec<Wc>,
+    region: Arc<Region>,
+}
+
+impl Wire {
+    fn deliver(&mut self, capsule: &[u8], data: u32) {
+        let recv = self.recvs.pop_front().expect("a posted receive");
+        self.region.write(recv.head, capsule);
+        let op = WcOp::Recv { byte_len: 64 + data, invalidated: None };
+        self.wcs.push(Wc { wr_id: recv.wr_id, qp: QP, op, status: WcStatus::Success });
+    }
+}
+
+impl Device for Wire {
+    type Endpoint = ();
+
+    fn attach(&mut self, (): ()) -> Attached {
+        let recv_queue = RecvQueue { id: RecvQueueId(0), shared: false, depth: u32::from(ENTRIES) };
+        let limits = QpLimits { max_send_wr: 512, max_reads: 128, max_inline: 0 };
+        Attached { qp: QP, recv_queue, limits }
+    }
+
+    fn detach(&mut self, _qp: QpId) {}
+
+    fn fail(&mut self, _qp: QpId) {}
+
+    fn post_recv(&mut self, _queue: RecvQueueId, wr: RecvWr) {
+        self.recvs.push_back(wr);
+    }
+
+    fn post_send(&mut self, _qp: QpId, wr: SendWr) {
+        if wr.signaled {
+            let status = WcStatus::Success;
+            self.wcs.push(Wc { wr_id: wr.wr_id, qp: QP, op: WcOp::Send, status });
+        }
+    }
+
+    fn flush(&mut self, _now: Now) {}
+
+    fn poll_cq(&mut self, _now: Now, max: usize, out: &mut Vec<Wc>) -> usize {
+        let count = max.min(self.wcs.len());
+        out.extend(self.wcs.drain(..count));
+        count
+    }
+
+    fn arm(&mut self) {}
+
+    fn wait_sources<'a>(&'a self, _out: &mut Vec<PollSource<'a>>) {}
+
+    fn timeout(&self) -> Option<Now> {
+        None
+    }
+}
+
+/// A disk that is done at once.
+#[derive(Default)]
+struct Disk {
+    done: Vec<IoDone>,
+}
+
+impl BlockIo for Disk {
+    type Backing = ();
+
+    fn add(&mut self, _id: BackingId, (): ()) {}
+
+    fn remove(&mut self, _id: BackingId) {}
+
+    fn submit(&mut self, _now: Now, request: IoRequest) {
+        self.done.push(IoDone { tag: request.tag, result: Ok(()) });
+    }
+
+    fn flush(&mut self, _now: Now) {}
+
+    fn poll(&mut self, _now: Now, out: &mut Vec<IoDone>) -> usize {
+        let count = self.done.len();
+        out.append(&mut self.done);
+        count
+    }
+
+    fn in_flight(&self) -> usize {
+        self.done.len()
+    }
+
+    fn wait_source(&self) -> Option<BorrowedFd<'_>> {
+        None
+    }
+}
+
+/// The opcode, the bytes, and how many of them are in the capsule.
+fn case(name: &str) -> Option<(IoOpcode, u32, u32)> {
+    Some(match name {
+        "read-4k" => (IoOpcode::READ, 4 << 10, 0),
+        "read-128k" => (IoOpcode::READ, 128 << 10, 0),
+        "write-4k" => (IoOpcode::WRITE, 4 << 10, 4 << 10),
+        "write-128k" => (IoOpcode::WRITE, 128 << 10, 0),
+        _ => return None,
+    })
+}
+
+fn serving() -> Core<Wire, Disk> {
+    let region = Arc::new(Region::map(64 << 20, Pages::Normal).expect("memory"));
+    let config = CoreConfig::halves(CoreIndex(1), MAX_TRANSFER, IN_CAPSULE, region.len());
+    let wire =
+        Wire { recvs: VecDeque::new(), wcs: Vec::with_capacity(1024), region: Arc::clone(&region) };
+    let mut core = Core::new(config, region, wire, Disk::default()).expect("a core");
+    let params = QueueParams {
+        qid: 1,
+        sq_entries: ENTRIES,
+        host_receives: ENTRIES,
+        in_capsule: IN_CAPSULE,
+        activity: QueueActivity::default(),
+    };
+    let namespace = NamespaceView {
+        nsid: 1,
+        backing: BackingRef(BACKING.0),
+        lba_shift: 9,
+        block_count: 1 << 30,
+        read_only: false,
+        counters: IoCounters::for_cores(2),
+    };
+    let binding = Binding {
+        qid: 1,
+        cntlid: 1,
+        subsystem: SubsystemRef(1),
+        subnqn: "nqn.2014-08.org.example:s".into(),
+        hostnqn: "nqn.2014-08.org.example:h".into(),
+        sq_entries: ENTRIES,
+        flow_control: true,
+        view: Some(Arc::new(SubsystemView {
+            subsystem: SubsystemRef(1),
+            generation: 1,
+            max_transfer: MAX_TRANSFER,
+            namespaces: vec![Arc::new(namespace)],
+        })),
+    };
+    let mut out = Vec::new();
+    for message in [
+        ToCore::AddBacking(BACKING, ()),
+        ToCore::Attach { key: KEY, endpoint: (), params },
+        ToCore::Established(KEY),
+        ToCore::Bind { key: KEY, binding },
+    ] {
+        core.handle(Now::ZERO, message, &mut out);
+    }
+    core
+}
+
+fn main() {
+    let words: Vec<String> = std::env::args().skip(1).collect();
+    let parsed = match &words[..] {
+        [name, depth, commands] => {
+            case(name).zip(depth.parse::<u16>().ok()).zip(commands.parse::<u64>().ok())
+        }
+        _ => None,
+    };
+    let Some((((opcode, bytes, in_capsule), depth), commands)) = parsed else {
+        eprintln!("usage: cost read-4k|read-128k|write-4k|write-128k DEPTH COMMANDS");
+        return;
+    };
+    let sgl = match in_capsule {
+        0 => SglDescriptor::Keyed { addr: 0x1000, len: bytes, key: 7, invalidate: false },
+        len => SglDescriptor::InCapsule { offset: 0, len },
+    };
+    let blocks = ZeroBased::<u16>::from_raw((bytes / 512 - 1) as u16);
+    let capsules: Vec<Command> = (0..depth)
+        .map(|cid| BlockCommand::new(u64::from(cid) * 256, blocks).to_command(opcode, cid, 1, sgl))
+        .collect();
+    let mut core = serving();
+    let (mut now, mut out) = (Now::ZERO, Vec::new());
+    for _ in 0..commands / u64::from(depth) {
+        for capsule in &capsules {
+            core.device_mut().deliver(capsule.as_bytes(), in_capsule);
+        }
+        loop {
+            now += Now::from_micros(1);
+            if !core.turn(now, &mut out) {
+                break;
+            }
+        }
+    }
+    let served = core.stats().responses;
+    assert_eq!(served, commands / u64::from(depth) * u64::from(depth), "every command is served");
+    assert!(out.is_empty(), "nothing goes to the control thread");
+}
