@@ -107,6 +107,20 @@ impl Backing {
         Ok(self.capacity())
     }
 
+    /// Makes a file at least `bytes` long and returns the new capacity, as
+    /// [`refresh_capacity`](Self::refresh_capacity) does. Nothing else than a file is made larger.
+    ///
+    /// # Errors
+    /// The system's: no space, most often. The capacity stays as it was.
+    pub fn grow(&self, bytes: u64) -> io::Result<u64> {
+        if let Store::File(FileStore { file, is_device: false, .. }) = &self.store
+            && file.metadata()?.len() < bytes
+        {
+            file.set_len(bytes)?;
+        }
+        self.refresh_capacity()
+    }
+
     /// Whether operations go past the page cache, straight to the device.
     pub fn is_direct(&self) -> bool {
         matches!(&self.store, Store::File(store) if store.direct)

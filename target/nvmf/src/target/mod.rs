@@ -163,6 +163,20 @@ impl Target {
         self.deadlines.first().map(|&(at, _)| at)
     }
 
+    /// Ends a controller of a subsystem because an operator wants it; its host may come again. Says
+    /// whether there was one.
+    pub fn drop_controller(
+        &mut self,
+        subsystem: SubsystemRef,
+        cntlid: u16,
+        out: &mut Vec<TargetAction>,
+    ) -> bool {
+        let key = ControllerKey { subsystem, cntlid };
+        let known = self.controllers.contains_key(&key);
+        self.end_controller(key, "an operator dropped the connection", out);
+        known
+    }
+
     /// Ends a controller: its queues are closed for `reason`.
     fn end_controller(&mut self, key: ControllerKey, reason: &str, out: &mut Vec<TargetAction>) {
         let Some(controller) = self.controllers.remove(&key) else { return };
