@@ -337,6 +337,12 @@ where
         backing
     }
 
+    /// Ends the connections of a controller; its host may come again. Says whether there was one.
+    pub fn drop_controller(&mut self, now: Now, subnqn: &str, cntlid: u16) -> bool {
+        let Some(subsystem) = self.target.find_subsystem(subnqn) else { return false };
+        self.configure(now, |target, out| target.drop_controller(subsystem, cntlid, out))
+    }
+
     /// Stops listening and ends all connections. [`ControlEvent::Drained`] or
     /// [`ControlEvent::DrainTimedOut`] follows.
     pub fn begin_stop(&mut self, now: Now) {
@@ -453,11 +459,12 @@ where
         (0..=self.config.data_cores).map(CoreIndex)
     }
 
+    /// Has the target change, and carries out what it asks for.
     fn configure<T>(
         &mut self,
         now: Now,
-        change: impl FnOnce(&mut Target, &mut Vec<TargetAction>) -> Result<T, ConfigError>,
-    ) -> Result<T, ConfigError> {
+        change: impl FnOnce(&mut Target, &mut Vec<TargetAction>) -> T,
+    ) -> T {
         let mut out = Vec::new();
         let result = change(&mut self.target, &mut out);
         self.actions.extend(out);

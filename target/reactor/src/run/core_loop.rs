@@ -1,6 +1,7 @@
 //! A data core's thread.
 
 use super::mailbox::{Inbox, Postbox};
+use super::meter::{Meter, Pace};
 use super::sleep::sleep;
 use super::{Clock, PollMode};
 use crate::core::Core;
@@ -9,7 +10,7 @@ use backing::BlockIo;
 use rdma::{CoreIndex, Device};
 use rustix::thread::{CpuSet, sched_setaffinity};
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::mpsc;
+use std::sync::{Arc, mpsc};
 use std::thread::JoinHandle;
 use std::time::Duration;
 use tracing::{debug, error, warn};
@@ -18,7 +19,7 @@ use tracing::{debug, error, warn};
 const MAIL_PER_TURN: usize = 256;
 
 /// How a data core's thread runs.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub struct CoreOptions {
     /// Which core, 1 or more.
     pub index: CoreIndex,
@@ -30,6 +31,8 @@ pub struct CoreOptions {
     pub stop_timeout: Duration,
     /// The reactor's clock.
     pub clock: Clock,
+    /// Where it shows its counts.
+    pub meter: Arc<Meter>,
 }
 
 /// A running data core. Dropping it leaves the thread running.
@@ -117,8 +120,12 @@ fn run_core<D: Device, B: BlockIo>(
     let mut out = Vec::new();
     let mut worked_at = options.clock.now();
     let mut stop_by = None;
+    let mut pace = Pace::default();
     loop {
         let now = options.clock.now();
+        if pace.is_due(now) {
+            options.meter.show(core.stats());
+        }
         let mut worked = false;
         for _ in 0..MAIL_PER_TURN {
             let Some(message) = inbox.try_recv() else { break };
@@ -159,6 +166,7 @@ fn run_core<D: Device, B: BlockIo>(
             sources.push(inbox.wait_source());
             core.wait_sources(&mut sources);
             let until = [core.timeout(), stop_by].into_iter().flatten().min();
+            options.meter.show(core.stats());
             rang = sleep(&sources, before, until);
         } else {
             worked_at = before;

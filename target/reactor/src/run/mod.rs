@@ -14,6 +14,7 @@
 mod control_loop;
 mod core_loop;
 pub mod mailbox;
+mod meter;
 mod sleep;
 #[cfg(test)]
 mod tests;
@@ -21,6 +22,7 @@ mod tests;
 pub use control_loop::{Flow, Hooks, run_control};
 pub use core_loop::{CoreHandle, CoreOptions, spawn_core};
 pub use mailbox::{Inbox, Postbox, mailbox};
+pub use meter::Meter;
 
 use rdma::Now;
 use std::time::{Duration, Instant};
