@@ -2,9 +2,12 @@
 
 mod growth;
 
+use crate::client::{CallError, Client};
 use crate::config::{self, Config, Namespace, Subsystem};
-use crate::{CONFIG_ERROR, disks, machine};
+use crate::http::PlanView;
+use crate::{CONFIG_ERROR, change, disks, machine};
 use backing::{Backing, BackingSpec, Geometry, Medium, OpenError};
+use hyper::Method;
 use nvmf::target::AllowedHosts;
 use std::collections::BTreeMap;
 use std::io::Write;
@@ -37,6 +40,45 @@ pub(crate) fn run(path: &Path) -> ExitCode {
         let _ = writeln!(std::io::stderr(), "{problem}");
     }
     if problems.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(CONFIG_ERROR) }
+}
+
+/// What a reload of the running daemon with the file would do.
+///
+/// # Errors
+/// When there is no daemon, or it finds the file wrong.
+pub(crate) fn diff(client: &Client, path: &Path) -> Result<String, CallError> {
+    // Here first: the daemon knows the file by another name.
+    let text = config::read(path).map_err(|error| CallError::Invalid(error.to_string()))?;
+    config::parse(path, &text).map_err(|error| CallError::Invalid(error.to_string()))?;
+    let PlanView { changes, restart } =
+        client.call(Method::POST, "/v1/config/check", text.into_bytes())?;
+    let mut text = String::new();
+    for change in &changes {
+        text.push_str(&format!("{change}\n"));
+    }
+    for setting in &restart {
+        text.push_str(&format!("! {setting}: stays as it is until a restart\n"));
+    }
+    if text.is_empty() {
+        text.push_str("nothing is different\n");
+    }
+    Ok(text)
+}
+
+/// What a reload with `new` would do in a daemon that serves `old`.
+pub(crate) fn diff_files(old: &Path, new: &Path) -> ExitCode {
+    match (config::load(old), config::load(new)) {
+        (Ok(old), Ok(new)) => {
+            let _ = write!(std::io::stdout(), "{}", change::diff(&old, &new, |_| true));
+            ExitCode::SUCCESS
+        }
+        (old, new) => {
+            for errors in [old.err(), new.err()].into_iter().flatten() {
+                let _ = writeln!(std::io::stderr(), "{errors}");
+            }
+            ExitCode::from(CONFIG_ERROR)
+        }
+    }
 }
 
 /// What is said about a configuration.

@@ -1,6 +1,6 @@
 //! The command line.
 
-use clap::{Parser, Subcommand};
+use clap::{Parser, Subcommand, ValueEnum};
 use std::path::PathBuf;
 
 /// What is built in.
@@ -40,6 +40,8 @@ pub(crate) struct Args {
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     /// Serve what the configuration describes until SIGTERM or SIGINT; a second one ends at once
+    ///
+    /// SIGHUP reads the configuration again, as `nvmfd reload` does.
     Serve {
         /// The configuration file
         #[arg(long, value_name = "FILE")]
@@ -52,5 +54,266 @@ pub(crate) enum Command {
         /// The configuration file
         #[arg(long, value_name = "FILE")]
         config: PathBuf,
+        /// Say instead what a reload with this file would change in the running daemon
+        #[arg(long)]
+        diff: bool,
+        /// With --diff: compare with this file instead of the running daemon
+        #[arg(long, value_name = "FILE", requires = "diff")]
+        against: Option<PathBuf>,
+        #[command(flatten)]
+        at: At,
     },
+    /// Have the running daemon read its configuration file again and make what is different
+    ///
+    /// The file is checked whole, and its disks are opened, before anything is changed; connections
+    /// that a change does not concern do not notice. What needs a restart is named and stays.
+    Reload {
+        #[command(flatten)]
+        output: Output,
+        #[command(flatten)]
+        at: At,
+    },
+    /// Say what the running daemon is and how it is
+    Status {
+        #[command(flatten)]
+        output: Output,
+        #[command(flatten)]
+        at: At,
+    },
+    /// List what there is in the running daemon
+    List {
+        what: Listed,
+        #[command(flatten)]
+        output: Output,
+        #[command(flatten)]
+        at: At,
+    },
+    /// Show one thing of the running daemon
+    Show {
+        #[command(subcommand)]
+        what: Shown,
+        #[command(flatten)]
+        output: Output,
+        #[command(flatten)]
+        at: At,
+    },
+    /// Add something to the running daemon
+    Add {
+        #[command(subcommand)]
+        what: Added,
+        #[command(flatten)]
+        change: Change,
+    },
+    /// Change something of the running daemon
+    Set {
+        #[command(subcommand)]
+        what: Set,
+        #[command(flatten)]
+        change: Change,
+    },
+    /// Remove something from the running daemon; files stay
+    Remove {
+        #[command(subcommand)]
+        what: Removed,
+        #[command(flatten)]
+        change: Change,
+    },
+    /// Print what happens in the running daemon, as it happens
+    Trace {
+        #[command(flatten)]
+        output: Output,
+        #[command(flatten)]
+        at: At,
+    },
+    /// Print a script that completes commands in a shell
+    Completions {
+        /// The shell
+        shell: clap_complete::Shell,
+    },
+    /// Write the manual pages
+    Man {
+        /// Where to
+        folder: PathBuf,
+    },
+}
+
+/// Where the running daemon is.
+#[derive(Debug, clap::Args)]
+pub(crate) struct At {
+    /// The daemon's control socket, if not at its usual place
+    #[arg(long, global = true, value_name = "PATH", env = "NVMFD_SOCKET")]
+    pub(crate) socket: Option<PathBuf>,
+}
+
+/// How to print.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Output {
+    /// Print JSON
+    #[arg(long, global = true)]
+    pub(crate) json: bool,
+}
+
+/// How a change is made.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Change {
+    /// Write the change into the configuration file too; without, it ends with the daemon or the
+    /// next reload
+    #[arg(long, global = true)]
+    pub(crate) save: bool,
+    #[command(flatten)]
+    pub(crate) output: Output,
+    #[command(flatten)]
+    pub(crate) at: At,
+}
+
+/// What can be listed.
+#[derive(Debug, Clone, Copy, ValueEnum)]
+pub(crate) enum Listed {
+    Subsystems,
+    Namespaces,
+    Hosts,
+    Listeners,
+    Connections,
+    Cores,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Shown {
+    /// A subsystem with its namespaces
+    Subsystem { nqn: String },
+    /// A namespace
+    Namespace { nqn: String, nsid: u32 },
+    /// A host's connection, by subsystem and controller id
+    Connection { nqn: String, cntlid: u16 },
+    /// The settings of [tuning] in force
+    Limits,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Added {
+    /// A subsystem
+    Subsystem {
+        nqn: String,
+        #[command(flatten)]
+        hosts: Hosts,
+        /// Serial number, else one derived from the NQN
+        #[arg(long)]
+        serial: Option<String>,
+        /// Model
+        #[arg(long)]
+        model: Option<String>,
+    },
+    /// A namespace of a subsystem
+    Namespace {
+        nqn: String,
+        #[command(flatten)]
+        fields: NamespaceFields,
+    },
+    /// A host that may use a subsystem
+    Host { nqn: String, host: String },
+    /// An address to listen on
+    Listener {
+        address: String,
+        /// What carries RDMA: auto, verbs or soft
+        #[arg(long)]
+        provider: Option<String>,
+    },
+}
+
+/// Who may connect.
+#[derive(Debug, clap::Args)]
+#[group(required = true, multiple = false)]
+pub(crate) struct Hosts {
+    /// Any host may connect
+    #[arg(long)]
+    pub(crate) allow_any_host: bool,
+    /// The NQN of a host that may connect; any number of times
+    #[arg(long, value_name = "NQN")]
+    pub(crate) host: Vec<String>,
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct NamespaceFields {
+    #[command(flatten)]
+    medium: Medium,
+    /// With --path: create the file, or extend it, to this size
+    #[arg(long, requires = "path")]
+    pub(crate) size: Option<String>,
+    /// Its number, else the next free one
+    #[arg(long)]
+    pub(crate) nsid: Option<u32>,
+    /// Bytes of a logical block: 512 or 4096
+    #[arg(long)]
+    pub(crate) block_size: Option<u32>,
+    /// What hosts know it by, else derived
+    #[arg(long)]
+    pub(crate) uuid: Option<String>,
+    /// With --path: go through the page cache
+    #[arg(long, requires = "path")]
+    pub(crate) buffered: bool,
+    /// Refuse writes
+    #[arg(long)]
+    pub(crate) read_only: bool,
+}
+
+/// Where the data is.
+#[derive(Debug, clap::Args)]
+#[group(required = true, multiple = false)]
+pub(crate) struct Medium {
+    /// A file or block device
+    #[arg(long)]
+    pub(crate) path: Option<PathBuf>,
+    /// Memory of this size
+    #[arg(long, value_name = "SIZE")]
+    pub(crate) ram: Option<String>,
+    /// Nothing, of this size
+    #[arg(long, value_name = "SIZE")]
+    pub(crate) null: Option<String>,
+}
+
+impl std::ops::Deref for NamespaceFields {
+    type Target = Medium;
+
+    fn deref(&self) -> &Medium {
+        &self.medium
+    }
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Set {
+    /// Settings of a subsystem, as KEY=VALUE with the keys of the configuration file
+    Subsystem {
+        nqn: String,
+        /// For example allow_any_host=true; nothing behind the = takes the setting out
+        #[arg(required = true, value_name = "KEY=VALUE")]
+        settings: Vec<String>,
+    },
+    /// Settings of a namespace, as KEY=VALUE with the keys of the configuration file
+    Namespace {
+        nqn: String,
+        nsid: u32,
+        /// For example size=20GiB or read_only=true
+        #[arg(required = true, value_name = "KEY=VALUE")]
+        settings: Vec<String>,
+    },
+    /// Settings of [tuning]; most wait for a restart, so --save them
+    Limits {
+        /// For example queue_depth=256
+        #[arg(required = true, value_name = "KEY=VALUE")]
+        settings: Vec<String>,
+    },
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Removed {
+    /// A subsystem with its namespaces: its connections end
+    Subsystem { nqn: String },
+    /// A namespace
+    Namespace { nqn: String, nsid: u32 },
+    /// A host from those that may use a subsystem: its connections end
+    Host { nqn: String, host: String },
+    /// A listener: connections that came through it end
+    Listener { address: String },
+    /// A host's connection, by subsystem and controller id; the host may come again
+    Connection { nqn: String, cntlid: u16 },
 }

@@ -1,10 +1,10 @@
 //! Opening the disks of a configuration, and what the target is told about them.
 
-use crate::config::{Config, Namespace};
+use crate::config::{Config, Namespace, Subsystem};
 use crate::machine;
 use backing::{Backing, BackingId, Geometry, OpenError};
 use nvmf::BackingRef;
-use nvmf::target::NamespaceConfig;
+use nvmf::target::{NamespaceConfig, SubsystemConfig};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -72,33 +72,48 @@ pub(crate) fn in_words(path: &Path, nqn: &str, namespace: &Namespace, error: &Op
     words
 }
 
-impl Disk {
-    /// What the target is told about the namespace.
-    pub(crate) fn namespace_config(&self) -> NamespaceConfig {
-        let Geometry {
-            capacity,
-            block_size,
-            optimal_io,
-            atomic_write,
-            volatile_cache,
-            discard,
-            discard_zeroes,
-            read_only,
-        } = self.backing.geometry();
-        NamespaceConfig {
-            nsid: self.namespace.nsid,
-            backing: BackingRef(self.id.0),
-            lba_shift: block_size.trailing_zeros() as u8,
-            block_count: capacity / u64::from(block_size),
-            read_only,
-            uuid: self.namespace.uuid,
-            nguid: self.namespace.nguid,
-            eui64: self.namespace.eui64,
-            volatile_cache,
-            discard,
-            discard_zeroes,
-            atomic_blocks: atomic_write / block_size,
-            optimal_blocks: optimal_io / block_size,
-        }
+/// What the target is told about a namespace whose disk is open.
+pub(crate) fn namespace_config(
+    namespace: &Namespace,
+    id: BackingId,
+    backing: &Backing,
+) -> NamespaceConfig {
+    let Geometry {
+        capacity,
+        block_size,
+        optimal_io,
+        atomic_write,
+        volatile_cache,
+        discard,
+        discard_zeroes,
+        read_only,
+    } = backing.geometry();
+    NamespaceConfig {
+        nsid: namespace.nsid,
+        backing: BackingRef(id.0),
+        lba_shift: block_size.trailing_zeros() as u8,
+        block_count: capacity / u64::from(block_size),
+        // A disk that is open for writing may be protected all the same.
+        read_only: read_only || namespace.spec.read_only,
+        uuid: namespace.uuid,
+        nguid: namespace.nguid,
+        eui64: namespace.eui64,
+        volatile_cache,
+        discard,
+        discard_zeroes,
+        atomic_blocks: atomic_write / block_size,
+        optimal_blocks: optimal_io / block_size,
+    }
+}
+
+/// What the target is told about a subsystem.
+pub(crate) fn subsystem_config(subsystem: &Subsystem) -> SubsystemConfig {
+    SubsystemConfig {
+        nqn: subsystem.nqn.clone(),
+        serial: subsystem.serial.clone(),
+        model: subsystem.model.clone(),
+        hosts: subsystem.hosts.clone(),
+        duplicates: subsystem.duplicates,
+        cntlids: subsystem.cntlids.clone(),
     }
 }

@@ -3,18 +3,30 @@
 //! This is the only place where everything meets: the command line, the configuration, the RDMA
 //! provider, the disks and the reactor's threads. The parts know nothing of one another.
 
+mod change;
 mod check;
 mod cli;
+mod client;
 mod config;
 mod disks;
+mod edit;
+mod events;
+mod http;
 mod logging;
 mod machine;
+mod manual;
+mod metrics;
 mod notify;
+mod operator;
 mod provider;
 mod serve;
 mod signals;
+mod socket;
+mod status;
 
 use clap::Parser;
+use cli::{Change, Command};
+use client::Client;
 use std::process::ExitCode;
 
 /// Exit status when the configuration cannot be used.
@@ -25,7 +37,47 @@ const RUN_ERROR: u8 = 1;
 fn main() -> ExitCode {
     let args = cli::Args::parse();
     match args.command {
-        cli::Command::Check { config } => check::run(&config),
-        cli::Command::Serve { config } => serve::run(&config),
+        Command::Check { config, diff: true, against: Some(other), .. } => {
+            check::diff_files(&other, &config)
+        }
+        Command::Check { config, diff: true, against: None, at } => {
+            with_daemon(at, |client| check::diff(client, &config))
+        }
+        Command::Check { config, .. } => check::run(&config),
+        Command::Serve { config } => serve::run(&config),
+        Command::Reload { output, at } => {
+            with_daemon(at, |client| client::reload(client, output.json))
+        }
+        Command::Status { output, at } => {
+            with_daemon(at, |client| client::status(client, output.json))
+        }
+        Command::List { what, output, at } => {
+            with_daemon(at, |client| client::list(client, what, output.json))
+        }
+        Command::Show { what, output, at } => {
+            with_daemon(at, |client| client::show(client, &what, output.json))
+        }
+        Command::Add { what, change: Change { save, output, at } } => {
+            with_daemon(at, |client| client::add(client, &what, save, output.json))
+        }
+        Command::Set { what, change: Change { save, output, at } } => {
+            with_daemon(at, |client| client::set(client, &what, save, output.json))
+        }
+        Command::Remove { what, change: Change { save, output, at } } => {
+            with_daemon(at, |client| client::remove(client, &what, save, output.json))
+        }
+        Command::Trace { output, at } => {
+            with_daemon(at, |client| client::trace(client, output.json).map(|()| String::new()))
+        }
+        Command::Completions { shell } => manual::completions(shell),
+        Command::Man { folder } => manual::pages(&folder),
     }
+}
+
+/// Does something with the running daemon and prints what comes of it.
+fn with_daemon(
+    at: cli::At,
+    run: impl FnOnce(&Client) -> Result<String, client::CallError>,
+) -> ExitCode {
+    client::finish(Client::new(at.socket).and_then(|client| run(&client)))
 }

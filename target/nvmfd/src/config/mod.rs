@@ -5,6 +5,7 @@
 //! out when they are opened.
 
 mod fabrics;
+mod outlets;
 mod problem;
 mod raw;
 mod resolve;
@@ -13,6 +14,7 @@ mod tests;
 mod units;
 
 pub(crate) use problem::ConfigErrors;
+pub(crate) use resolve::number_namespaces;
 pub(crate) use units::in_words;
 
 use backing::BackingSpec;
@@ -23,7 +25,7 @@ use serde::Deserialize;
 use std::io::Read;
 use std::net::SocketAddr;
 use std::ops::RangeInclusive;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 /// Most bytes of a configuration file: many times what the limits on its tables allow to be of use.
@@ -37,6 +39,22 @@ pub(crate) struct Config {
     pub(crate) discovery: DiscoveryConfig,
     pub(crate) log: Log,
     pub(crate) tuning: Tuning,
+    pub(crate) control: ControlSocket,
+    /// Where metrics are served; nowhere by default.
+    pub(crate) metrics: Option<SocketAddr>,
+}
+
+/// The socket that operators use.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct ControlSocket {
+    /// Where it is, if the file says so; else a place is found ([`crate::socket::usual_place`]).
+    pub(crate) path: Option<PathBuf>,
+    /// Whether there is one at all.
+    pub(crate) enabled: bool,
+    /// Permission bits of the socket.
+    pub(crate) mode: u32,
+    /// Users that may use it besides root and the daemon's own.
+    pub(crate) users: Vec<u32>,
 }
 
 /// An address that hosts connect to.
@@ -133,6 +151,14 @@ pub(crate) struct Tuning {
 /// # Errors
 /// Everything that is wrong with it, with places and hints.
 pub(crate) fn load(path: &Path) -> Result<Config, ConfigErrors> {
+    parse(path, &read(path)?)
+}
+
+/// Reads the file's text.
+///
+/// # Errors
+/// When it cannot be read, is too long or is no text.
+pub(crate) fn read(path: &Path) -> Result<String, ConfigErrors> {
     let wrong = |text: &str, problem| ConfigErrors::new(path, text, vec![problem]);
     let mut bytes = Vec::new();
     // One byte more than allowed tells a file that is too long; a device may have no end.
@@ -149,12 +175,11 @@ pub(crate) fn load(path: &Path) -> Result<Config, ConfigErrors> {
                 .hint("is this the configuration, and not a disk?"),
         ));
     }
-    let text = String::from_utf8(bytes).map_err(|error| {
+    String::from_utf8(bytes).map_err(|error| {
         let good = error.utf8_error().valid_up_to();
         let text = String::from_utf8_lossy(&error.as_bytes()[..good]);
         wrong(&text, Problem::at(good..good, "is not UTF-8").hint("save the file as UTF-8 text"))
-    })?;
-    parse(path, &text)
+    })
 }
 
 /// Checks a configuration's text; `path` is for messages.
@@ -163,4 +188,12 @@ pub(crate) fn parse(path: &Path, text: &str) -> Result<Config, ConfigErrors> {
         .map_err(|error| vec![problem::from_parser(text, &error)])
         .and_then(|raw| resolve::resolve(&raw, text))
         .map_err(|problems| ConfigErrors::new(path, text, problems))
+}
+
+/// The address that a text of the file names, for a listener that is already there.
+///
+/// # Errors
+/// What is wrong with it.
+pub(crate) fn address(text: &str) -> Result<SocketAddr, String> {
+    units::address(text, units::interface_index)
 }

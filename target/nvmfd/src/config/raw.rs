@@ -17,6 +17,23 @@ pub(super) struct RawConfig {
     pub(super) log: RawLog,
     #[serde(default)]
     pub(super) tuning: RawTuning,
+    #[serde(default)]
+    pub(super) control: RawControl,
+    pub(super) metrics: Option<RawMetrics>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct RawControl {
+    pub(super) socket: Option<Spanned<String>>,
+    pub(super) mode: Option<Spanned<String>>,
+    pub(super) users: Option<Spanned<Vec<Spanned<String>>>>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct RawMetrics {
+    pub(super) address: Spanned<String>,
 }
 
 #[derive(Debug, Deserialize)]

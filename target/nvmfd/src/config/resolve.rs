@@ -54,8 +54,10 @@ pub(super) fn resolve(raw: &RawConfig, text: &str) -> Result<Config, Problems> {
     let discovery = fabrics::discovery(raw, &mut problems);
     let log = log(raw, &mut problems);
     let tuning = tuning(&raw.tuning, &mut problems);
+    let control = super::outlets::control(&raw.control, &mut problems);
+    let metrics = raw.metrics.as_ref().and_then(|raw| super::outlets::metrics(raw, &mut problems));
     if problems.is_empty() {
-        Ok(Config { listeners, subsystems, discovery, log, tuning })
+        Ok(Config { listeners, subsystems, discovery, log, tuning, control, metrics })
     } else {
         Err(problems)
     }
@@ -263,24 +265,25 @@ fn namespaces(
         let what = format!("a subsystem has at most {MAX_NAMESPACES} namespaces");
         problems.push(Problem::at(over.span(), what));
     }
+    let given: Vec<Option<u32>> = subsystem
+        .namespace
+        .iter()
+        .map(|raw| raw.get_ref().nsid.as_ref().map(|nsid| *nsid.get_ref()))
+        .collect();
     let mut all = Vec::new();
-    let mut next = 1;
-    for raw in &subsystem.namespace {
-        let nsid = raw.get_ref().nsid.as_ref().map_or_else(
-            || {
-                while taken.contains(&next) {
-                    next += 1;
-                }
-                taken.insert(next);
-                next
-            },
-            |nsid| *nsid.get_ref(),
-        );
+    for (raw, nsid) in subsystem.namespace.iter().zip(number_namespaces(&given)) {
         let line = newlines.partition_point(|newline| *newline < raw.span().start) + 1;
         all.extend(namespace(subsystem.nqn.get_ref(), nsid, line, raw, exported, problems));
     }
     all.sort_by_key(|namespace| namespace.nsid);
     all
+}
+
+/// Numbers for namespaces: those that were given, and the lowest free ones in order for the others.
+pub(crate) fn number_namespaces(given: &[Option<u32>]) -> Vec<u32> {
+    let taken: BTreeSet<u32> = given.iter().flatten().copied().collect();
+    let mut free = (1..).filter(|id| !taken.contains(id));
+    given.iter().map(|nsid| nsid.or_else(|| free.next()).unwrap_or(u32::MAX)).collect()
 }
 
 fn namespace(

@@ -295,7 +295,7 @@ fn the_defaults_in_the_reference_are_the_defaults() {
         .map(|line| if is_option(line) { &line[1..] } else { line })
         .map(|line| format!("{line}\n"))
         .collect();
-    assert_eq!(reference.lines().filter(|line| is_option(line)).count(), 23);
+    assert_eq!(reference.lines().filter(|line| is_option(line)).count(), 24);
     assert_eq!(parsed(&spelt_out), parsed(&reference));
 }
 
@@ -304,15 +304,9 @@ fn the_reference_names_every_key() {
     let reference = shipped("nvmfd.toml");
     let listener = "[[listener]]\naddress = \"a\"\nfrob = 1\n";
     let referral = "[discovery]\nreferral = [{ address = \"a\", frob = 1 }]\n";
-    for table in [
-        "[frob]\n",
-        listener,
-        "[discovery]\nfrob = 1\n",
-        referral,
-        "[log]\nfrob = 1\n",
-        "[tuning]\nfrob = 1\n",
-        "[[subsystem]]\nfrob = 1\n",
-    ] {
+    let tables = ["log", "tuning", "control", "metrics", "discovery", "[subsystem]"];
+    let tables = tables.map(|table| format!("[{table}]\nfrob = 1\n"));
+    for table in tables.iter().map(String::as_str).chain(["[frob]\n", listener, referral]) {
         let message = toml::from_str::<raw::RawConfig>(table).unwrap_err().message().to_owned();
         for key in message.split('`').skip(3).step_by(2) {
             assert!(reference.contains(key), "{key} is not in the reference");
@@ -469,5 +463,28 @@ fn a_name_with_a_blank_is_refused() {
     for name in ["nqn.2026-11.io.nvmfd:a disk", "nqn.2026-11.io.nvmfd:disk "] {
         let said = errors(&with("nqn.2026-11.io.nvmfd:demo", name));
         assert!(said.contains("of the name is a blank"), "{said}");
+    }
+}
+
+#[test]
+fn where_operators_and_monitoring_come_in_is_checked() {
+    let config = parsed(GOOD);
+    assert_eq!((config.control.enabled, config.control.mode, config.metrics), (true, 0o600, None));
+    let text = "[control]\nsocket = \"/run/a.sock\"\nmode = \"0660\"\nusers = [\"root\", \"77\"]\n\
+                [metrics]\naddress = \"127.0.0.1:9420\"\n";
+    let config = parsed(&format!("{GOOD}{text}"));
+    assert_eq!(config.control.path.as_deref(), Some(Path::new("/run/a.sock")));
+    assert_eq!((config.control.mode, &config.control.users[..]), (0o660, &[0, 77][..]));
+    assert_eq!(config.metrics, Some("127.0.0.1:9420".parse().unwrap()));
+    assert!(!parsed(&format!("{GOOD}[control]\nsocket = \"none\"\n")).control.enabled);
+    for (given, said) in [
+        ("[control]\nsocket = \"a.sock\"", "control.socket: \"a.sock\" is relative"),
+        ("[control]\nmode = \"rw\"", "control.mode: \"rw\" is not a file mode"),
+        ("[control]\nusers = [\"no such user\"]", "there is no user \"no such user\""),
+        ("[metrics]\naddress = \"127.0.0.1\"", "metrics.address: \"127.0.0.1\" has no port"),
+        ("[metrics]\naddress = \"x\"", "metrics.address: \"x\" is not an IP address"),
+    ] {
+        let text = errors(&format!("{GOOD}{given}\n"));
+        assert!(text.starts_with("nvmfd.toml:12:") && text.contains(said), "{text}");
     }
 }

@@ -1,18 +1,20 @@
 //! From the configuration to the reactor's parts, whatever the RDMA provider.
 
 use super::daemon::{Daemon, STOP_WITHIN};
+use crate::change::{Doors, Step, carry_out};
 use crate::config::{Config, Inject, Tuning};
-use crate::disks::Disk;
+use crate::disks::{self, Disk};
+use crate::operator::{Operator, Start, desk, operate};
 use crate::signals::Signals;
 use anyhow::Context;
 use backing::faulty::{Class, ErrorRule, Faults, Faulty, When};
 use backing::{Backing, BackingId, BlockIo, IoError, Ring, RingConfig};
-use nvmf::target::{PortConfig, SubsystemConfig, Target, TargetConfig};
+use nvmf::target::{Target, TargetConfig};
 use rdma::{ConnectionManager, CoreIndex, Device};
 use reactor::control::{CONTROL_CORE, Control, ControlConfig};
 use reactor::core::{Core, CoreConfig};
 use reactor::mail::ToCore;
-use reactor::run::{Clock, CoreOptions, PollMode, mailbox, run_control, spawn_core};
+use reactor::run::{Clock, CoreOptions, Meter, PollMode, mailbox, run_control, spawn_core};
 use region::{Pages, Region};
 use std::num::NonZeroU32;
 use std::sync::Arc;
@@ -21,6 +23,9 @@ use tracing::{info, warn};
 
 /// Seed of what chance does in fault drills: a drill can be repeated.
 const DRILL_SEED: u64 = 1;
+
+/// Disks that may be added while running before adding more costs time with each operation.
+const ROOM_FOR_DISKS: u32 = 256;
 
 /// How long cores wait for what is in flight on their disks, within [`STOP_WITHIN`].
 const DISKS_WITHIN: Duration = Duration::from_secs(5);
@@ -69,15 +74,17 @@ impl MakeIo for FaultyIo {
 
 /// Serves until asked to stop.
 pub(super) fn serve<P: Provider>(
-    config: &Config,
+    start: Start,
     disks: Vec<Disk>,
     provider: P,
 ) -> anyhow::Result<()> {
-    let ring = RingConfig { backings: (disks.len() as u32).clamp(16, 32768), ..Default::default() };
+    let config = &start.config;
+    let backings = (disks.len() as u32 + ROOM_FOR_DISKS).min(32768);
+    let ring = RingConfig { backings, ..Default::default() };
     let drills: Vec<(BackingId, Faults)> =
         disks.iter().filter_map(|disk| Some((disk.id, faults(disk.namespace.inject?)))).collect();
     if drills.is_empty() {
-        serve_with(config, disks, provider, PlainIo(ring))
+        serve_with(start, disks, provider, PlainIo(ring))
     } else {
         for (id, faults) in &drills {
             let place = &disks[id.0 as usize];
@@ -85,7 +92,7 @@ pub(super) fn serve<P: Provider>(
             warn!(%subnqn, nsid = place.namespace.nsid, ?faults, "fault drill: this namespace \
                 is made to misbehave");
         }
-        serve_with(config, disks, provider, FaultyIo(ring, drills))
+        serve_with(start, disks, provider, FaultyIo(ring, drills))
     }
 }
 
@@ -107,12 +114,13 @@ fn faults(inject: Inject) -> Faults {
 }
 
 fn serve_with<P: Provider, M: MakeIo>(
-    config: &Config,
+    mut start: Start,
     disks: Vec<Disk>,
     mut provider: P,
     make_io: M,
 ) -> anyhow::Result<()> {
-    let tuning = &config.tuning;
+    let tuning = start.config.tuning.clone();
+    let tuning = &tuning;
     let clock = Clock::start();
     let signals = Signals::catch().context("cannot catch signals")?;
     let (to_control, inbox) = mailbox().context("cannot make a mailbox")?;
@@ -124,17 +132,21 @@ fn serve_with<P: Provider, M: MakeIo>(
 
     let mut posts = Vec::new();
     let mut cores = Vec::new();
+    let mut meters = Vec::new();
     for index in (1..=tuning.data_cores).map(CoreIndex) {
         let (post, mail) = mailbox().context("cannot make a mailbox")?;
         let region = map(tuning, tuning.memory)?;
         let device = provider.open_device(index, region.clone());
+        let meter = Arc::new(Meter::default());
         let options = CoreOptions {
             index,
             cpu: tuning.cpus.get(usize::from(index.0) - 1).copied(),
             poll: tuning.poll,
             stop_timeout: DISKS_WITHIN,
             clock,
+            meter: meter.clone(),
         };
+        meters.push(meter);
         let make = make_io.clone();
         let core_config = core_config(tuning, index, region.len());
         let handle = spawn_core(options, mail, to_control.clone(), move || {
@@ -162,17 +174,22 @@ fn serve_with<P: Provider, M: MakeIo>(
         ..ControlConfig::default()
     };
     let mut control = Control::new(control_config, provider, target, own);
-    offer(&mut control, clock, config, &disks)?;
-    // The cores hold the disks from here on.
-    drop(disks);
+    let doors = offer(&mut control, clock, &start.config, &disks)?;
+    let (orders, desk) = desk(doors).context("cannot make a mailbox")?;
+    let (events, outlets) = (start.events.clone(), std::mem::take(&mut start.outlets));
+    let socket = outlets.control.as_ref().map(|control| control.path.display().to_string());
+    let operator = Operator::new(start, disks, orders, meters);
+    let ids = operator.ids();
+    let reload = operate(operator, events, outlets)?;
 
     info!(
         version = env!("CARGO_PKG_VERSION"),
         commit = env!("NVMFD_COMMIT"),
         data_cores = tuning.data_cores,
+        control = socket.unwrap_or_else(|| "none".to_owned()),
         "starting"
     );
-    let mut daemon = Daemon::new(signals, clock.now());
+    let mut daemon = Daemon::new(signals, clock.now(), desk, ids, reload);
     // The control thread sleeps whenever it can: nothing on it is counted in microseconds.
     run_control(clock, PollMode::Interrupt, &mut control, &inbox, &posts, &mut daemon);
 
@@ -212,43 +229,37 @@ fn core_config(tuning: &Tuning, index: CoreIndex, memory: usize) -> CoreConfig {
     CoreConfig::halves(index, tuning.max_transfer, in_capsule, memory)
 }
 
-/// Adds what the configuration lists.
+/// Adds what the configuration lists, in the steps in which it could be added later.
 fn offer<C, D, B>(
     control: &mut Control<C, D, B>,
     clock: Clock,
     config: &Config,
     disks: &[Disk],
-) -> anyhow::Result<()>
+) -> anyhow::Result<Doors>
 where
     C: ConnectionManager,
     D: Device<Endpoint = C::Endpoint>,
     B: BlockIo<Backing = Arc<Backing>>,
 {
     let now = clock.now();
+    let mut doors = Doors::default();
+    let mut make = |step| carry_out(control, &mut doors, now, step).map_err(anyhow::Error::msg);
     for (place, subsystem) in config.subsystems.iter().enumerate() {
         let wrong = || format!("subsystem {}", subsystem.nqn);
-        let added = SubsystemConfig {
-            nqn: subsystem.nqn.clone(),
-            serial: subsystem.serial.clone(),
-            model: subsystem.model.clone(),
-            hosts: subsystem.hosts.clone(),
-            duplicates: subsystem.duplicates,
-            cntlids: subsystem.cntlids.clone(),
-        };
-        let id = control.add_subsystem(now, added).with_context(wrong)?;
+        make(Step::AddSubsystem(disks::subsystem_config(subsystem))).with_context(wrong)?;
         for disk in disks.iter().filter(|disk| disk.subsystem == place) {
-            control.add_backing(now, disk.id, disk.backing.clone());
-            let namespace = disk.namespace_config();
+            let namespace = disks::namespace_config(&disk.namespace, disk.id, &disk.backing);
             info!(subnqn = %subsystem.nqn, nsid = namespace.nsid, spec = ?disk.namespace.spec.medium,
                 blocks = namespace.block_count, block_size = 1u32 << namespace.lba_shift,
                 read_only = namespace.read_only, "namespace");
-            control.add_namespace(now, id, namespace).with_context(wrong)?;
+            let backing = disk.backing.clone();
+            make(Step::AddNamespace(subsystem.nqn.clone(), namespace, backing))
+                .with_context(wrong)?;
         }
     }
-    control.set_discovery(now, config.discovery.clone()).context("discovery")?;
-    for (port, listener) in config.listeners.iter().enumerate() {
-        let address = listener.address;
-        control.listen(now, PortConfig { id: port as u16 + 1, address })?;
+    make(Step::SetDiscovery(config.discovery.clone())).context("discovery")?;
+    for listener in &config.listeners {
+        make(Step::Listen(listener.address))?;
     }
-    Ok(())
+    Ok(doors)
 }

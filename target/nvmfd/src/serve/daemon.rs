@@ -1,13 +1,16 @@
 //! A running daemon: signals, the service manager, and the order of a graceful end.
 
 use crate::notify::ServiceManager;
+use crate::operator::{Desk, Ids};
 use crate::signals::Signals;
-use backing::BlockIo;
+use backing::{Backing, BlockIo};
 use rdma::{ConnectionManager, Device, Now};
 use reactor::control::{Control, ControlEvent, ListenerState, ListenerStatus};
 use reactor::run::{Flow, Hooks};
 use std::os::fd::BorrowedFd;
+use std::sync::Arc;
 use std::time::Duration;
+use tokio::sync::Notify;
 use tracing::{info, warn};
 
 /// How long after being asked to stop the daemon is gone, whatever its disks do: below the ten
@@ -20,6 +23,10 @@ pub(super) struct Daemon {
     manager: ServiceManager,
     start: Start,
     stop_by: Option<Now>,
+    desk: Desk,
+    ids: Arc<Ids>,
+    /// Wakes the operator to read the configuration again.
+    reload: Arc<Notify>,
 }
 
 /// How far the daemon is in letting hosts come.
@@ -36,9 +43,17 @@ enum Start {
 }
 
 impl Daemon {
-    pub(super) fn new(signals: Signals, now: Now) -> Daemon {
+    /// `desk` is where orders come in, `ids` are the numbers of disks, and `reload` wakes whoever
+    /// reads the configuration again.
+    pub(super) fn new(
+        signals: Signals,
+        now: Now,
+        desk: Desk,
+        ids: Arc<Ids>,
+        reload: Arc<Notify>,
+    ) -> Daemon {
         let manager = ServiceManager::new(now);
-        Daemon { signals, manager, start: Start::First, stop_by: None }
+        Daemon { signals, manager, start: Start::First, stop_by: None, desk, ids, reload }
     }
 
     /// When the process must be gone, if it was asked to stop.
@@ -120,7 +135,7 @@ impl<C, D, B> Hooks<C, D, B> for Daemon
 where
     C: ConnectionManager,
     D: Device<Endpoint = C::Endpoint>,
-    B: BlockIo,
+    B: BlockIo<Backing = Arc<Backing>>,
 {
     fn on_turn(&mut self, now: Now, control: &mut Control<C, D, B>) -> Flow {
         // The first turn has taken in what the listeners had to say.
@@ -133,7 +148,10 @@ where
         self.manager.on_turn(now);
         if self.signals.take_reload() {
             self.signals.drain();
-            warn!("SIGHUP: the configuration is not read again while running; restart to apply it");
+            self.reload.notify_one();
+        }
+        if self.stop_by.is_none() {
+            self.desk.serve(now, control);
         }
         if self.stop_by.is_none() && self.signals.stop() {
             self.signals.drain();
@@ -149,8 +167,7 @@ where
                     return Flow::Leave;
                 }
                 ControlEvent::DrainTimedOut(_) => return Flow::Leave,
-                // Nothing but a stop removes backings yet.
-                ControlEvent::BackingRemoved(_) => {}
+                ControlEvent::BackingRemoved(id) => self.ids.give_back(id),
             }
         }
         Flow::Continue
@@ -158,6 +175,7 @@ where
 
     fn wait_sources<'a>(&'a self, out: &mut Vec<BorrowedFd<'a>>) {
         out.push(self.signals.wait_source());
+        out.push(self.desk.wait_source());
     }
 
     fn timeout(&self) -> Option<Now> {

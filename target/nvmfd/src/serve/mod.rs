@@ -6,21 +6,27 @@ mod daemon;
 mod either;
 mod with;
 
-use crate::{CONFIG_ERROR, RUN_ERROR, config, disks, logging, machine};
+use crate::events::Events;
+use crate::operator::{Outlets, Start};
+use crate::{CONFIG_ERROR, RUN_ERROR, config, disks, logging, machine, socket};
+use anyhow::Context;
 use std::io::Write;
+use std::net::TcpListener;
 use std::path::Path;
 use std::process::ExitCode;
 use tracing::error;
 
 pub(crate) fn run(path: &Path) -> ExitCode {
-    let config = match config::load(path) {
-        Ok(config) => config,
+    let read = config::read(path).and_then(|text| Ok((config::parse(path, &text)?, text)));
+    let (config, text) = match read {
+        Ok(read) => read,
         Err(errors) => {
             let _ = writeln!(std::io::stderr(), "{errors}");
             return ExitCode::from(CONFIG_ERROR);
         }
     };
-    logging::start(&config.log);
+    let events = Events::default();
+    let log = logging::start(&config.log, events.clone());
     let problems = machine::problems(path, &config);
     if !problems.is_empty() {
         for problem in problems {
@@ -28,6 +34,14 @@ pub(crate) fn run(path: &Path) -> ExitCode {
         }
         return ExitCode::from(CONFIG_ERROR);
     }
+    // Before the disks: two daemons with one configuration hear of each other by their socket.
+    let outlets = match outlets(&config) {
+        Ok(outlets) => outlets,
+        Err(error) => {
+            error!("{}", in_one_line(&error));
+            return ExitCode::from(RUN_ERROR);
+        }
+    };
     let disks = match disks::open_all(path, &config) {
         Ok(disks) => disks,
         Err(problems) => {
@@ -40,13 +54,29 @@ pub(crate) fn run(path: &Path) -> ExitCode {
             return ExitCode::from(status);
         }
     };
-    match with::serve(&config, disks) {
+    let carriers = with::carriers(&config);
+    // A reload reads the same file, wherever the daemon's folder is then.
+    let path = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
+    let start = Start { path, text, config, carriers, log, events, outlets };
+    match with::serve(start, disks) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             error!("{}", in_one_line(&error));
             ExitCode::from(RUN_ERROR)
         }
     }
+}
+
+/// Opens what operators and monitoring reach the daemon by.
+fn outlets(config: &config::Config) -> anyhow::Result<Outlets> {
+    let metrics = config.metrics.map(|address| {
+        let listener = TcpListener::bind(address)
+            .with_context(|| format!("cannot serve metrics at {address}"))?;
+        listener.set_nonblocking(true)?;
+        tracing::info!(%address, "metrics");
+        anyhow::Ok(listener)
+    });
+    Ok(Outlets { control: socket::open(&config.control)?, metrics: metrics.transpose()? })
 }
 
 /// An error and its causes in one line, and what to do about a limit that was reached; a cause that

@@ -3,7 +3,8 @@
 use super::build;
 use crate::config::{Config, Tuning};
 use crate::disks::Disk;
-use crate::provider::{Choice, choose};
+use crate::operator::Start;
+use crate::provider::{Carriers, choose};
 use rdma::CoreIndex;
 use region::Region;
 use soft_roce::{Manager, SoftDevice};
@@ -15,27 +16,33 @@ use tracing::info;
 /// # Errors
 /// When a provider is asked for that this machine or this program does not have, or when the daemon
 /// could not start with it.
-pub(super) fn serve(config: &Config, disks: Vec<Disk>) -> anyhow::Result<()> {
-    let mut choices = Vec::new();
-    for listener in &config.listeners {
-        let choice = choose(listener);
-        info!(address = %listener.address, "RDMA by {choice}");
-        choices.push((listener.address, choice));
-    }
-    let soft = choices.iter().any(|(_, choice)| matches!(choice, Choice::Soft(_)));
-    let verbs = choices.iter().any(|(_, choice)| matches!(choice, Choice::Verbs(_)));
-    match (verbs, soft) {
-        (false, _) => build::serve(config, disks, soft_roce(&config.tuning)),
+pub(super) fn serve(start: Start, disks: Vec<Disk>) -> anyhow::Result<()> {
+    let tuning = start.config.tuning.clone();
+    match (start.carriers.verbs(), start.carriers.soft()) {
+        (false, _) => build::serve(start, disks, soft_roce(&tuning)),
         #[cfg(feature = "verbs")]
-        (true, false) => build::serve(config, disks, verbs::open(&config.tuning)?),
+        (true, false) => build::serve(start, disks, verbs::open(&tuning)?),
         #[cfg(feature = "verbs")]
-        (true, true) => build::serve(config, disks, verbs::beside_soft(&config.tuning, choices)?),
+        (true, true) => {
+            let carriers = start.carriers.clone();
+            build::serve(start, disks, verbs::beside_soft(&tuning, carriers)?)
+        }
         #[cfg(not(feature = "verbs"))]
         (true, _) => anyhow::bail!(
             "a listener asks for provider = \"verbs\", which is not built in: build with the \
              feature `verbs`, or use provider = \"soft\""
         ),
     }
+}
+
+/// The providers that the listeners need.
+pub(super) fn carriers(config: &Config) -> Carriers {
+    let choices = config.listeners.iter().map(|listener| {
+        let choice = choose(listener);
+        info!(address = %listener.address, "RDMA by {choice}");
+        (listener.address, choice)
+    });
+    Carriers::new(choices.collect())
 }
 
 /// Receives that the queues of a core share; 0 for none. A quarter of the core's memory is for
@@ -69,7 +76,7 @@ mod verbs {
     use super::super::either::{EitherDevice, EitherManager, Which};
     use super::{shared_recv_depth, soft_roce};
     use crate::config::Tuning;
-    use crate::provider::Choice;
+    use crate::provider::Carriers;
     use rdma::CoreIndex;
     use rdma_verbs::{Verbs, VerbsConfig, VerbsDevice};
     use region::Region;
@@ -86,13 +93,10 @@ mod verbs {
 
     pub(super) fn beside_soft(
         tuning: &Tuning,
-        choices: Vec<(SocketAddr, Choice)>,
+        carriers: Carriers,
     ) -> anyhow::Result<EitherManager<Verbs, Manager, Chooser>> {
         let choose = move |address| {
-            let soft = choices
-                .iter()
-                .any(|(of, choice)| *of == address && matches!(choice, Choice::Soft(_)));
-            if soft { Which::Second } else { Which::First }
+            if carriers.is_soft(address) { Which::Second } else { Which::First }
         };
         Ok(EitherManager::new(open(tuning)?, soft_roce(tuning), Box::new(choose)))
     }

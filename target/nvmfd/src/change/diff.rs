@@ -1,0 +1,260 @@
+//! The difference between two configurations, as a value.
+//!
+//! What goes comes before what changes, and that before what comes: a disk or an address may move
+//! from one place to another. Fields are taken apart by name, so that a new one cannot be
+//! forgotten: it does not compile until it is decided whether it can change live.
+
+use crate::config::{Config, Listener, Log, Namespace, Subsystem, Tuning};
+use backing::Medium;
+use nvmf::target::DiscoveryConfig;
+use std::net::SocketAddr;
+
+/// One thing that is different and can be changed while running.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) enum Change {
+    /// Stop listening there; connections that came through it end.
+    RemoveListener(SocketAddr),
+    /// Stop serving a disk.
+    RemoveNamespace { nqn: String, nsid: u32 },
+    /// Stop serving a subsystem that has no disks any more; its connections end.
+    RemoveSubsystem { nqn: String },
+    /// Serve a subsystem, without disks for now.
+    AddSubsystem(Subsystem),
+    /// Change who may use a subsystem and how, and its controller ids; connections of hosts that may
+    /// no longer use it end. Without its disks.
+    SetSubsystem(Subsystem),
+    /// Tell something else in discovery.
+    SetDiscovery(DiscoveryConfig),
+    /// Make a disk larger. `to` is the whole namespace as it shall be.
+    Grow { nqn: String, to: Namespace },
+    /// Refuse writes to a disk from now on. `to` is the whole namespace as it shall be.
+    Protect { nqn: String, to: Namespace },
+    /// Serve a disk.
+    AddNamespace { nqn: String, namespace: Namespace },
+    /// Listen there.
+    AddListener(Listener),
+    /// Log by another filter.
+    SetLogFilter(String),
+}
+
+/// What there is to do to get from one configuration to another.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub(crate) struct Plan {
+    /// In the order in which they are to be made.
+    pub(crate) changes: Vec<Change>,
+    /// Settings that are different and stay as they are until a restart, in the words of the file.
+    pub(crate) restart: Vec<String>,
+}
+
+/// What is different between `old`, which is in force, and `new`. `at_hand` says of a listener
+/// whether its RDMA provider is running.
+pub(crate) fn diff(old: &Config, new: &Config, at_hand: impl Fn(&Listener) -> bool) -> Plan {
+    let Config { listeners, subsystems, discovery, log, tuning, control, metrics } = new;
+    let mut plan = Plan::default();
+    for listener in &old.listeners {
+        if !listeners.contains(listener) {
+            plan.changes.push(Change::RemoveListener(listener.address));
+        }
+    }
+    for subsystem in &old.subsystems {
+        leave(subsystem, subsystems.iter().find(|other| other.nqn == subsystem.nqn), &mut plan);
+    }
+    for subsystem in subsystems {
+        let before = old.subsystems.iter().find(|other| other.nqn == subsystem.nqn);
+        arrive(before, subsystem, &mut plan);
+    }
+    if old.discovery != *discovery {
+        plan.changes.push(Change::SetDiscovery(discovery.clone()));
+    }
+    for listener in listeners.iter().filter(|listener| !old.listeners.contains(listener)) {
+        if at_hand(listener) {
+            plan.changes.push(Change::AddListener(*listener));
+            continue;
+        }
+        let Listener { address, provider: _ } = listener;
+        plan.restart.push(format!("listener {address} (its RDMA provider is not running)"));
+        // The old one is better than none.
+        plan.changes.retain(|change| *change != Change::RemoveListener(*address));
+    }
+    let Log { filter, json } = log;
+    if old.log.filter != *filter {
+        plan.changes.push(Change::SetLogFilter(filter.clone()));
+    }
+    if old.log.json != *json {
+        plan.restart.push("log.format".to_owned());
+    }
+    tuned(&old.tuning, tuning, &mut plan.restart);
+    if old.control != *control {
+        plan.restart.push("control".to_owned());
+    }
+    if old.metrics != *metrics {
+        plan.restart.push("metrics".to_owned());
+    }
+    plan
+}
+
+/// What a subsystem loses: disks, or all of itself.
+fn leave(old: &Subsystem, new: Option<&Subsystem>, plan: &mut Plan) {
+    for before in &old.namespaces {
+        let after = new.and_then(|new| new.namespaces.iter().find(|ns| ns.nsid == before.nsid));
+        if after.is_none_or(|after| kind(before, after) == Kind::Another) {
+            let (nqn, nsid) = (old.nqn.clone(), before.nsid);
+            plan.changes.push(Change::RemoveNamespace { nqn, nsid });
+        }
+    }
+    if new.is_none() {
+        plan.changes.push(Change::RemoveSubsystem { nqn: old.nqn.clone() });
+    }
+}
+
+/// What a subsystem gets: itself, other hosts, disks.
+fn arrive(old: Option<&Subsystem>, new: &Subsystem, plan: &mut Plan) {
+    let Subsystem { nqn, serial, model, hosts, duplicates, cntlids, namespaces } = new;
+    match old {
+        None => {
+            let bare = Subsystem { namespaces: Vec::new(), ..new.clone() };
+            plan.changes.push(Change::AddSubsystem(bare));
+        }
+        Some(old) => {
+            if old.serial != *serial {
+                plan.restart.push(format!("serial of subsystem {nqn}"));
+            }
+            if old.model != *model {
+                plan.restart.push(format!("model of subsystem {nqn}"));
+            }
+            let rules = (hosts, duplicates, cntlids);
+            if (&old.hosts, &old.duplicates, &old.cntlids) != rules {
+                let (serial, model) = (old.serial.clone(), old.model.clone());
+                let bare = Subsystem { serial, model, namespaces: Vec::new(), ..new.clone() };
+                plan.changes.push(Change::SetSubsystem(bare));
+            }
+        }
+    }
+    for after in namespaces {
+        let before =
+            old.and_then(|old| old.namespaces.iter().find(|before| before.nsid == after.nsid));
+        let (nqn, to) = (nqn.clone(), after.clone());
+        match before.map_or(Kind::Another, |before| kind(before, after)) {
+            Kind::Same => {}
+            Kind::Larger => plan.changes.push(Change::Grow { nqn, to }),
+            Kind::Protected => plan.changes.push(Change::Protect { nqn, to }),
+            Kind::Drill => {
+                plan.restart.push(format!("inject of {nqn} namespace {}", after.nsid));
+            }
+            Kind::Another if after.inject.is_some() => {
+                plan.restart.push(format!("{nqn} namespace {} (it has inject)", after.nsid));
+                let nsid = after.nsid;
+                let removal = Change::RemoveNamespace { nqn, nsid };
+                plan.changes.retain(|change| *change != removal);
+            }
+            Kind::Another => plan.changes.push(Change::AddNamespace { nqn, namespace: to }),
+        }
+    }
+}
+
+/// What became of a namespace.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Same,
+    /// The same disk, larger.
+    Larger,
+    /// The same disk, not to be written to any more.
+    Protected,
+    /// Only its fault drill is another: drills are set up when the cores start.
+    Drill,
+    /// A disk that hosts must see as another, or that has to be opened anew.
+    Another,
+}
+
+fn kind(before: &Namespace, after: &Namespace) -> Kind {
+    // The line says nothing about the disk.
+    let Namespace { line: _, nsid: _, spec, uuid, nguid, eui64, inject } = after;
+    let identity = (before.uuid, before.nguid, before.eui64) == (*uuid, *nguid, *eui64);
+    if !identity || before.spec.block_size != spec.block_size {
+        return Kind::Another;
+    }
+    if before.inject != *inject {
+        return if before.spec == *spec { Kind::Drill } else { Kind::Another };
+    }
+    let old = &before.spec;
+    let medium = old.medium == spec.medium;
+    match (old.read_only, spec.read_only) {
+        (true, true) | (false, false) if medium => Kind::Same,
+        (false, true) if medium => Kind::Protected,
+        (false, false) if is_larger(&old.medium, &spec.medium) => Kind::Larger,
+        _ => Kind::Another,
+    }
+}
+
+/// Whether the two are one file but for its size. A size that is smaller is told when the file is
+/// looked at, a size that is not written any more asks for nothing.
+fn is_larger(old: &Medium, new: &Medium) -> bool {
+    match (old, new) {
+        (Medium::Path { path, buffered, .. }, Medium::Path { path: p, buffered: b, .. }) => {
+            path == p && buffered == b
+        }
+        _ => false,
+    }
+}
+
+/// Names the settings of `tuning` that are different: all of them shape threads and memory that
+/// stand from the start.
+fn tuned(old: &Tuning, new: &Tuning, restart: &mut Vec<String>) {
+    macro_rules! compare {
+        ($($field:ident),* $(,)?) => {
+            let Tuning { $($field),* } = new;
+            $(if old.$field != *$field {
+                restart.push(concat!("tuning.", stringify!($field)).to_owned());
+            })*
+        };
+    }
+    compare!(
+        data_cores,
+        cpus,
+        poll,
+        memory,
+        control_memory,
+        hugepages,
+        max_transfer,
+        in_capsule,
+        queue_depth,
+        max_io_queues,
+        max_queues,
+        max_reads,
+        shared_receive_queue,
+        traffic_class,
+    );
+}
+
+impl Change {
+    /// Writes the change, once made, into the configuration that is in force.
+    pub(crate) fn record(&self, config: &mut Config) {
+        let mut subsystem = |nqn: &str, change: &mut dyn FnMut(&mut Subsystem)| {
+            config.subsystems.iter_mut().filter(|s| s.nqn == nqn).for_each(change);
+        };
+        match self {
+            Change::RemoveListener(address) => {
+                config.listeners.retain(|listener| listener.address != *address);
+            }
+            Change::AddListener(listener) => config.listeners.push(*listener),
+            Change::RemoveSubsystem { nqn } => config.subsystems.retain(|s| s.nqn != *nqn),
+            Change::AddSubsystem(subsystem) => config.subsystems.push(subsystem.clone()),
+            Change::SetSubsystem(to) => subsystem(&to.nqn, &mut |s| {
+                let namespaces = std::mem::take(&mut s.namespaces);
+                *s = Subsystem { namespaces, ..to.clone() };
+            }),
+            Change::SetDiscovery(to) => config.discovery = to.clone(),
+            Change::RemoveNamespace { nqn, nsid } => {
+                subsystem(nqn, &mut |s| s.namespaces.retain(|ns| ns.nsid != *nsid));
+            }
+            Change::AddNamespace { nqn, namespace: to }
+            | Change::Grow { nqn, to }
+            | Change::Protect { nqn, to } => subsystem(nqn, &mut |s| {
+                s.namespaces.retain(|ns| ns.nsid != to.nsid);
+                let at = s.namespaces.partition_point(|ns| ns.nsid < to.nsid);
+                s.namespaces.insert(at, to.clone());
+            }),
+            Change::SetLogFilter(filter) => config.log.filter = filter.clone(),
+        }
+    }
+}

@@ -1,0 +1,60 @@
+//! What monitoring reads: metrics, a page with live charts, and the numbers that the page draws.
+
+use super::answer::{failure, text};
+use super::views::{Core, Status};
+use super::{App, Body};
+use crate::metrics;
+use crate::operator::Refusal;
+use crate::status::{Connection, Namespace};
+use hyper::{Method, Response, StatusCode};
+use serde::Serialize;
+
+/// The page. It asks for its numbers itself and needs nothing from elsewhere.
+const PAGE: &str = include_str!("page.html");
+
+/// The numbers of the page.
+#[derive(Serialize)]
+struct Numbers {
+    status: Status,
+    namespaces: Vec<Namespace>,
+    connections: Vec<Connection>,
+    cores: Vec<Core>,
+}
+
+/// Answers a request at the metrics address.
+pub(super) async fn respond(app: &App, method: &Method, path: &str) -> Response<Body> {
+    if *method != Method::GET {
+        return failure(StatusCode::METHOD_NOT_ALLOWED, "this address is for reading only");
+    }
+    let answer = match path {
+        "/" => Ok(text("text/html; charset=utf-8", PAGE)),
+        "/metrics" => scrape(app).await,
+        "/numbers.json" => numbers(app).await,
+        _ => return failure(StatusCode::NOT_FOUND, "there are only /, /metrics and /numbers.json"),
+    };
+    answer.unwrap_or_else(|refusal| failure(StatusCode::SERVICE_UNAVAILABLE, &refusal.to_string()))
+}
+
+async fn scrape(app: &App) -> Result<Response<Body>, Refusal> {
+    let picture = app.operator.look().await?;
+    let cores = app.operator.meters().iter().map(|meter| meter.read()).collect();
+    Ok(match metrics::text(picture, cores) {
+        Ok(lines) => text(metrics::MEDIA_TYPE, lines),
+        Err(error) => failure(StatusCode::INTERNAL_SERVER_ERROR, &error.to_string()),
+    })
+}
+
+async fn numbers(app: &App) -> Result<Response<Body>, Refusal> {
+    let picture = app.operator.look().await?;
+    let status = Status::of(&picture, app.operator.path(), app.operator.meters().len());
+    let data = app.operator.meters().iter().map(|meter| meter.read());
+    let cores = std::iter::once(picture.control_core).chain(data).enumerate();
+    let numbers = Numbers {
+        status,
+        cores: cores.map(|(core, stats)| Core::of(core, stats)).collect(),
+        namespaces: picture.subsystems.into_iter().flat_map(|found| found.namespaces).collect(),
+        connections: picture.connections,
+    };
+    let bytes = serde_json::to_vec(&numbers).unwrap_or_default();
+    Ok(text("application/json", bytes))
+}

@@ -1,0 +1,203 @@
+//! What is told on the control socket beside the parts of a picture.
+
+use crate::change::Plan;
+use crate::config::Tuning;
+use crate::status::{Io, Picture};
+use reactor::core::CoreStats;
+use reactor::run::PollMode;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+
+/// The daemon in a few numbers.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub(crate) struct Status {
+    pub(crate) version: String,
+    pub(crate) commit: String,
+    pub(crate) pid: u32,
+    /// The configuration file.
+    pub(crate) config: String,
+    /// Seconds since the start.
+    pub(crate) uptime: f64,
+    pub(crate) subsystems: usize,
+    pub(crate) namespaces: usize,
+    /// Controllers, those of the discovery service included.
+    pub(crate) connections: usize,
+    /// Queues from the connect request to the last trace.
+    pub(crate) queues: usize,
+    pub(crate) listeners_up: usize,
+    pub(crate) listeners_down: usize,
+    pub(crate) data_cores: usize,
+    /// What was done on all namespaces that there are now.
+    pub(crate) io: Io,
+}
+
+impl Status {
+    pub(super) fn of(picture: &Picture, config: &std::path::Path, data_cores: usize) -> Status {
+        let namespaces = || picture.subsystems.iter().flat_map(|subsystem| &subsystem.namespaces);
+        let up = picture.listeners.iter().filter(|listener| listener.state == "up").count();
+        let mut io = Io::default();
+        for namespace in namespaces() {
+            io += namespace.io;
+        }
+        Status {
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            commit: env!("NVMFD_COMMIT").to_owned(),
+            pid: std::process::id(),
+            config: config.display().to_string(),
+            uptime: picture.uptime.as_secs_f64(),
+            subsystems: picture.subsystems.len(),
+            namespaces: namespaces().count(),
+            connections: picture.connections.len(),
+            queues: picture.queues,
+            listeners_up: up,
+            listeners_down: picture.listeners.len() - up,
+            data_cores,
+            io,
+        }
+    }
+}
+
+/// A host that is connected, or allowed by name.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+pub(crate) struct Host {
+    pub(crate) nqn: String,
+    /// Subsystems that name it.
+    pub(crate) allowed: Vec<String>,
+    /// Subsystems that it is connected to; one may be there several times.
+    pub(crate) connected: Vec<String>,
+}
+
+/// All hosts of a picture.
+pub(super) fn hosts(picture: &Picture) -> Vec<Host> {
+    let mut hosts: BTreeMap<&str, Host> = BTreeMap::new();
+    for subsystem in &picture.subsystems {
+        for nqn in &subsystem.allowed_hosts {
+            hosts.entry(nqn).or_default().allowed.push(subsystem.nqn.clone());
+        }
+    }
+    for connection in &picture.connections {
+        let host = hosts.entry(&connection.host).or_default();
+        host.connected.push(connection.subsystem.clone());
+    }
+    let named = |(nqn, host): (&str, Host)| Host { nqn: nqn.to_owned(), ..host };
+    hosts.into_iter().map(named).collect()
+}
+
+/// A core of the reactor. Counts begin at the start of the daemon.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub(crate) struct Core {
+    /// 0 is the control thread, which serves admin queues.
+    pub(crate) core: usize,
+    /// Queues here now.
+    pub(crate) queues: u64,
+    /// Turns of its loop, and those that found something to do.
+    pub(crate) turns: u64,
+    pub(crate) busy_turns: u64,
+    /// Commands received, and responses sent.
+    pub(crate) capsules: u64,
+    pub(crate) responses: u64,
+    /// RDMA READs and WRITEs posted.
+    pub(crate) rdma_reads: u64,
+    pub(crate) rdma_writes: u64,
+    /// Operations on disks, and those that failed.
+    pub(crate) disk_operations: u64,
+    pub(crate) disk_errors: u64,
+    /// Times that a command waited for a buffer, for an RDMA READ credit, for a send credit.
+    pub(crate) buffer_waits: u64,
+    pub(crate) read_waits: u64,
+    pub(crate) send_waits: u64,
+    /// Queues that ended by a fault or a broken rule, and those refused for lack of memory.
+    pub(crate) faults: u64,
+    pub(crate) refused: u64,
+    /// Bytes in use now: for transfers, and for receives.
+    pub(crate) transfer_bytes: u64,
+    pub(crate) receive_bytes: u64,
+}
+
+impl Core {
+    pub(super) fn of(core: usize, stats: CoreStats) -> Core {
+        Core {
+            core,
+            queues: stats.queues,
+            turns: stats.turns,
+            busy_turns: stats.busy_turns,
+            capsules: stats.capsules,
+            responses: stats.responses,
+            rdma_reads: stats.reads,
+            rdma_writes: stats.writes,
+            disk_operations: stats.ios,
+            disk_errors: stats.io_errors,
+            buffer_waits: stats.buffer_waits,
+            read_waits: stats.read_waits,
+            send_waits: stats.send_waits,
+            faults: stats.faults,
+            refused: stats.refused,
+            transfer_bytes: stats.transfer_bytes,
+            receive_bytes: stats.standing_bytes,
+        }
+    }
+}
+
+/// What a reload would do.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub(crate) struct PlanView {
+    /// A line for each change, in the order in which they would be made.
+    pub(crate) changes: Vec<String>,
+    /// What would stay as it is until a restart.
+    pub(crate) restart: Vec<String>,
+}
+
+impl From<Plan> for PlanView {
+    fn from(plan: Plan) -> PlanView {
+        let changes = plan.changes.iter().map(ToString::to_string).collect();
+        PlanView { changes, restart: plan.restart }
+    }
+}
+
+/// Why a request was not carried out. Nothing was changed.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub(crate) struct Failure {
+    /// What is wrong and what to do, in one line or several.
+    pub(crate) error: String,
+}
+
+/// The settings of `[tuning]` that are in force. Sizes are in bytes.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub(crate) struct Limits {
+    pub(crate) data_cores: u16,
+    pub(crate) cpus: Vec<usize>,
+    /// "adaptive", "always" or "interrupt".
+    pub(crate) poll: String,
+    pub(crate) memory: usize,
+    pub(crate) control_memory: usize,
+    pub(crate) max_transfer: u32,
+    pub(crate) in_capsule: u32,
+    pub(crate) queue_depth: u16,
+    pub(crate) max_io_queues: u16,
+    pub(crate) max_queues: usize,
+    pub(crate) max_reads: u8,
+}
+
+impl Limits {
+    pub(super) fn of(tuning: &Tuning) -> Limits {
+        let poll = match tuning.poll {
+            PollMode::Adaptive { .. } => "adaptive",
+            PollMode::Always => "always",
+            PollMode::Interrupt => "interrupt",
+        };
+        Limits {
+            data_cores: tuning.data_cores,
+            cpus: tuning.cpus.clone(),
+            poll: poll.to_owned(),
+            memory: tuning.memory,
+            control_memory: tuning.control_memory,
+            max_transfer: tuning.max_transfer,
+            in_capsule: tuning.in_capsule,
+            queue_depth: tuning.queue_depth,
+            max_io_queues: tuning.max_io_queues,
+            max_queues: tuning.max_queues,
+            max_reads: tuning.max_reads,
+        }
+    }
+}

@@ -1,0 +1,52 @@
+//! What is made from the command line's own description: completions for shells, manual pages.
+
+use crate::RUN_ERROR;
+use crate::cli::Args;
+use clap::CommandFactory;
+use clap_complete::Shell;
+use std::io::Write;
+use std::path::Path;
+use std::process::ExitCode;
+
+/// Prints the script that completes commands in that shell.
+pub(crate) fn completions(shell: Shell) -> ExitCode {
+    let mut script = Vec::new();
+    clap_complete::generate(shell, &mut Args::command(), "nvmfd", &mut script);
+    let _ = std::io::stdout().write_all(&script);
+    ExitCode::SUCCESS
+}
+
+/// Writes `nvmfd.1` and a page for each subcommand.
+pub(crate) fn pages(folder: &Path) -> ExitCode {
+    let written = std::fs::create_dir_all(folder)
+        .and_then(|()| clap_mangen::generate_to(Args::command(), folder));
+    match written {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            let folder = folder.display();
+            let _ = writeln!(std::io::stderr(), "cannot write manual pages to {folder}: {error}");
+            ExitCode::from(RUN_ERROR)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_command_line_is_sound() {
+        Args::command().debug_assert();
+    }
+
+    #[test]
+    fn every_command_has_a_page() {
+        let folder = tempfile::tempdir().unwrap();
+        pages(folder.path());
+        for command in Args::command().get_subcommands() {
+            let page = folder.path().join(format!("nvmfd-{}.1", command.get_name()));
+            assert!(page.exists(), "{}", page.display());
+        }
+        assert!(folder.path().join("nvmfd.1").exists());
+    }
+}

@@ -1,0 +1,206 @@
+//! Which counts there are, and what they are called.
+
+use crate::status::{Io, Picture};
+use prometheus_client::collector::Collector;
+use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric};
+use prometheus_client::metrics::counter::ConstCounter;
+use prometheus_client::metrics::gauge::ConstGauge;
+use prometheus_client::registry::Unit;
+use reactor::core::CoreStats;
+use std::collections::BTreeMap;
+use std::fmt::Error;
+
+/// One scrape.
+#[derive(Debug)]
+pub(super) struct Scrape {
+    pub(super) picture: Picture,
+    /// Of the data cores.
+    pub(super) cores: Vec<CoreStats>,
+}
+
+/// Labels of one sample.
+type Labels = Vec<(&'static str, String)>;
+
+/// The name, help and unit of a family.
+struct Family(&'static str, &'static str, Option<Unit>);
+
+/// A count of a core.
+type OfCore = (Family, fn(&CoreStats) -> u64);
+
+impl Collector for Scrape {
+    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), Error> {
+        self.daemon(&mut encoder)?;
+        self.namespaces(&mut encoder)?;
+        self.connections(&mut encoder)?;
+        self.cores(&mut encoder)
+    }
+}
+
+impl Scrape {
+    fn daemon(&self, out: &mut DescriptorEncoder<'_>) -> Result<(), Error> {
+        let build = vec![
+            ("version", env!("CARGO_PKG_VERSION").to_owned()),
+            ("commit", env!("NVMFD_COMMIT").to_owned()),
+        ];
+        gauges(out, Family("build", "What is running; always 1", None), [(build, 1.0)])?;
+        let uptime = Family("uptime", "Time since the start", Some(Unit::Seconds));
+        gauges(out, uptime, [(Vec::new(), self.picture.uptime.as_secs_f64())])?;
+        let queues = Family("queues", "Queues from connect request to last trace", None);
+        gauges(out, queues, [(Vec::new(), self.picture.queues as f64)])?;
+        let up = self.picture.listeners.iter().map(|listener| {
+            let up = if listener.state == "up" { 1.0 } else { 0.0 };
+            (vec![("address", listener.address.clone())], up)
+        });
+        gauges(out, Family("listener_up", "Whether hosts can connect there", None), up)
+    }
+
+    fn namespaces(&self, out: &mut DescriptorEncoder<'_>) -> Result<(), Error> {
+        let all = || self.picture.subsystems.iter().flat_map(|subsystem| &subsystem.namespaces);
+        let labels = |ns: &crate::status::Namespace| {
+            vec![("subsystem", ns.subsystem.clone()), ("nsid", ns.nsid.to_string())]
+        };
+        let by_way = |reads: fn(&Io) -> u64, writes: fn(&Io) -> u64| {
+            all().flat_map(move |ns| {
+                let with = |way: &str| {
+                    let mut labels = labels(ns);
+                    labels.push(("direction", way.to_owned()));
+                    labels
+                };
+                [(with("read"), reads(&ns.io)), (with("write"), writes(&ns.io))]
+            })
+        };
+        let commands = Family("namespace_commands", "Commands that succeeded", None);
+        counters(out, commands, by_way(|io| io.reads, |io| io.writes))?;
+        let bytes = Family("namespace_data", "Bytes that they moved", Some(Unit::Bytes));
+        counters(out, bytes, by_way(|io| io.read_bytes, |io| io.write_bytes))?;
+        let errors = Family("namespace_medium_errors", "Commands that failed on the medium", None);
+        counters(out, errors, all().map(|ns| (labels(ns), ns.io.errors)))?;
+        let size = Family("namespace_size", "Size as hosts see it", Some(Unit::Bytes));
+        gauges(out, size, all().map(|ns| (labels(ns), ns.size as f64)))?;
+        let protected = Family("namespace_read_only", "Whether writes are refused", None);
+        gauges(out, protected, all().map(|ns| (labels(ns), f64::from(u8::from(ns.read_only)))))
+    }
+
+    fn connections(&self, out: &mut DescriptorEncoder<'_>) -> Result<(), Error> {
+        #[derive(Default)]
+        struct Sum {
+            controllers: u32,
+            io_queues: usize,
+            admin_errors: u64,
+        }
+        let mut hosts: BTreeMap<(&str, &str), Sum> = BTreeMap::new();
+        for connection in &self.picture.connections {
+            let sum = hosts.entry((&connection.host, &connection.subsystem)).or_default();
+            sum.controllers += 1;
+            sum.io_queues += connection.io_queues;
+            sum.admin_errors += connection.admin_errors;
+        }
+        let labels = |(host, subsystem): &(&str, &str)| {
+            vec![("host", (*host).to_owned()), ("subsystem", (*subsystem).to_owned())]
+        };
+        let controllers = Family("host_controllers", "Controllers of a host", None);
+        let values = hosts.iter().map(|(names, sum)| (labels(names), f64::from(sum.controllers)));
+        gauges(out, controllers, values)?;
+        let queues = Family("host_io_queues", "I/O queues of a host", None);
+        gauges(
+            out,
+            queues,
+            hosts.iter().map(|(names, sum)| (labels(names), sum.io_queues as f64)),
+        )?;
+        let errors = Family(
+            "host_admin_errors",
+            "Admin commands that failed on the controllers that a host has now",
+            None,
+        );
+        let values = hosts.iter().map(|(names, sum)| (labels(names), sum.admin_errors as f64));
+        gauges(out, errors, values)
+    }
+
+    fn cores(&self, out: &mut DescriptorEncoder<'_>) -> Result<(), Error> {
+        let counts: [OfCore; 15] = [
+            (Family("core_turns", "Turns of a core's loop", None), |core| core.turns),
+            (Family("core_busy_turns", "Turns that found work", None), |core| core.busy_turns),
+            (Family("core_capsules", "Commands received", None), |core| core.capsules),
+            (Family("core_responses", "Responses sent", None), |core| core.responses),
+            (Family("core_rdma_reads", "RDMA READs posted", None), |core| core.reads),
+            (Family("core_rdma_writes", "RDMA WRITEs posted", None), |core| core.writes),
+            (Family("core_disk_operations", "Operations on disks", None), |core| core.ios),
+            (Family("core_disk_errors", "Operations that disks failed", None), |core| {
+                core.io_errors
+            }),
+            (Family("core_admin_commands", "Commands for the control thread", None), |core| {
+                core.executes
+            }),
+            (Family("core_buffer_waits", "Commands that waited for a buffer", None), |core| {
+                core.buffer_waits
+            }),
+            (Family("core_read_waits", "Waits for an RDMA READ credit", None), |core| {
+                core.read_waits
+            }),
+            (Family("core_send_waits", "Waits for a send credit", None), |core| core.send_waits),
+            (Family("core_queues_attached", "Queues taken in", None), |core| core.attached),
+            (Family("core_queues_refused", "Queues refused for lack of memory", None), |core| {
+                core.refused
+            }),
+            (
+                Family("core_queue_faults", "Queues ended by a fault or a broken rule", None),
+                |core| core.faults,
+            ),
+        ];
+        for (family, count) in counts {
+            counters(out, family, self.each_core(count))?;
+        }
+        let levels: [OfCore; 3] = [
+            (Family("core_queues", "Queues of a core now", None), |core| core.queues),
+            (Family("core_transfer_memory", "Buffers in use now", Some(Unit::Bytes)), |core| {
+                core.transfer_bytes
+            }),
+            (
+                Family("core_receive_memory", "Memory for receives in use now", Some(Unit::Bytes)),
+                |core| core.standing_bytes,
+            ),
+        ];
+        for (family, level) in levels {
+            let values = self.each_core(level);
+            gauges(out, family, values.map(|(labels, value)| (labels, value as f64)))?;
+        }
+        Ok(())
+    }
+
+    /// A number of each core, the control thread's first.
+    fn each_core(&self, number: fn(&CoreStats) -> u64) -> impl Iterator<Item = (Labels, u64)> + '_ {
+        let all = std::iter::once(&self.picture.control_core).chain(&self.cores).enumerate();
+        all.map(move |(core, stats)| (vec![("core", core.to_string())], number(stats)))
+    }
+}
+
+fn counters(
+    out: &mut DescriptorEncoder<'_>,
+    family: Family,
+    values: impl IntoIterator<Item = (Labels, u64)>,
+) -> Result<(), Error> {
+    samples(out, family, values.into_iter().map(|(labels, n)| (labels, ConstCounter::new(n))))
+}
+
+fn gauges(
+    out: &mut DescriptorEncoder<'_>,
+    family: Family,
+    values: impl IntoIterator<Item = (Labels, f64)>,
+) -> Result<(), Error> {
+    samples(out, family, values.into_iter().map(|(labels, n)| (labels, ConstGauge::new(n))))
+}
+
+fn samples<M: EncodeMetric>(
+    out: &mut DescriptorEncoder<'_>,
+    Family(name, help, unit): Family,
+    values: impl Iterator<Item = (Labels, M)>,
+) -> Result<(), Error> {
+    let mut values = values.peekable();
+    let Some((_, first)) = values.peek() else { return Ok(()) };
+    let kind = first.metric_type();
+    let mut family = out.encode_descriptor(name, help, unit.as_ref(), kind)?;
+    for (labels, value) in values {
+        value.encode(family.encode_family(&labels)?)?;
+    }
+    Ok(())
+}

@@ -1,0 +1,64 @@
+use super::*;
+use crate::status::{Io, Listener, Namespace, Subsystem};
+use std::time::Duration;
+
+fn picture() -> Picture {
+    let namespace = Namespace {
+        subsystem: "nqn.a:\"b\"\\".into(),
+        nsid: 1,
+        block_size: 512,
+        size: 1 << 20,
+        read_only: false,
+        uuid: String::new(),
+        io: Io { reads: 3, writes: 4, read_bytes: 12288, write_bytes: 16384, errors: 1 },
+    };
+    let subsystem = Subsystem {
+        nqn: namespace.subsystem.clone(),
+        serial: String::new(),
+        model: String::new(),
+        allow_any_host: true,
+        allowed_hosts: Vec::new(),
+        namespaces: vec![namespace],
+    };
+    let listener = Listener {
+        address: "[::]:4420".into(),
+        port: 1,
+        state: "up".into(),
+        detail: "soft".into(),
+    };
+    Picture {
+        uptime: Duration::from_millis(1500),
+        subsystems: vec![subsystem],
+        connections: Vec::new(),
+        listeners: vec![listener],
+        queues: 2,
+        control_core: CoreStats::default(),
+    }
+}
+
+#[test]
+fn counters_are_total_and_units_are_in_the_names() {
+    let text = text(picture(), vec![CoreStats { capsules: 7, ..CoreStats::default() }]).unwrap();
+    let name = r#"{subsystem="nqn.a:\"b\"\\",nsid="1""#;
+    for line in [
+        format!("nvmfd_namespace_commands_total{name},direction=\"read\"}} 3"),
+        format!("nvmfd_namespace_data_bytes_total{name},direction=\"write\"}} 16384"),
+        format!("nvmfd_namespace_size_bytes{name}}} 1048576.0"),
+        "nvmfd_core_capsules_total{core=\"1\"} 7".to_owned(),
+        "nvmfd_uptime_seconds 1.5".to_owned(),
+        "nvmfd_listener_up{address=\"[::]:4420\"} 1.0".to_owned(),
+        "# TYPE nvmfd_namespace_data_bytes counter".to_owned(),
+    ] {
+        assert!(text.lines().any(|other| other == line), "{line} is not in\n{text}");
+    }
+    assert!(text.ends_with("# EOF\n"));
+}
+
+#[test]
+fn a_family_is_told_once_and_not_at_all_without_values() {
+    let text = text(picture(), Vec::new()).unwrap();
+    let types: Vec<&str> = text.lines().filter(|line| line.starts_with("# TYPE")).collect();
+    let unique: std::collections::BTreeSet<&&str> = types.iter().collect();
+    assert_eq!(types.len(), unique.len(), "{text}");
+    assert!(!text.contains("host_controllers"), "{text}");
+}

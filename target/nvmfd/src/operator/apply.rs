@@ -1,0 +1,275 @@
+//! Making a plan true: disks first, then step by step.
+
+use super::{Operator, Order, Refusal, Standing};
+use crate::change::{self, Change, Plan, Step};
+use crate::config::{self, Config, Namespace};
+use crate::disks;
+use backing::{Backing, BackingId, Medium, OpenError};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+use tracing::{info, warn};
+
+/// How long a disk that is let go of may take to end what is in flight on it.
+const DISK_LEAVES_WITHIN: Duration = Duration::from_secs(5);
+
+/// What came of a change.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+pub(crate) struct Outcome {
+    /// What was changed, a line each.
+    pub(crate) changed: Vec<String>,
+    /// What is different in the configuration and waits for a restart.
+    pub(crate) restart: Vec<String>,
+    /// What could not be changed, with the reason.
+    pub(crate) failed: Vec<String>,
+    /// Whether the configuration file was written.
+    pub(crate) saved: bool,
+}
+
+/// Disks that were opened for a plan.
+#[derive(Debug, Default)]
+struct Opened {
+    ready: BTreeMap<(String, u32), Arc<Backing>>,
+    /// Those on a file that another namespace of this daemon is to let go of first.
+    later: BTreeSet<(String, u32)>,
+}
+
+impl Operator {
+    /// Makes a configuration's text the one in force, as far as that is possible while running.
+    pub(super) async fn adopt(
+        &self,
+        standing: &mut Standing,
+        text: String,
+    ) -> Result<Outcome, Refusal> {
+        let new = config::parse(&self.path, &text)?;
+        let plan = change::diff(&standing.config, &new, |listener| self.carriers.carry(listener));
+        let opened = self.open(standing, &plan).await?;
+        let outcome = self.make(standing, plan, opened).await?;
+        standing.text = text;
+        Ok(outcome)
+    }
+
+    /// Opens the disks of a plan that can be opened now.
+    async fn open(&self, standing: &Standing, plan: &Plan) -> Result<Opened, Refusal> {
+        let leaving = files_let_go(&standing.config, plan);
+        let mut opened = Opened::default();
+        let mut problems = Vec::new();
+        for change in &plan.changes {
+            match change {
+                Change::AddNamespace { nqn, namespace } => {
+                    let key = (nqn.clone(), namespace.nsid);
+                    if file_of(namespace).is_some_and(|file| leaving.contains(&file)) {
+                        opened.later.insert(key);
+                        continue;
+                    }
+                    match open(namespace).await {
+                        Ok(backing) => {
+                            opened.ready.insert(key, backing);
+                        }
+                        Err(error) => {
+                            problems.push(disks::in_words(&self.path, nqn, namespace, &error));
+                        }
+                    }
+                }
+                Change::Grow { nqn, to } => {
+                    if let Err(error) = may_grow(to) {
+                        problems.push(disks::in_words(&self.path, nqn, to, &error));
+                    }
+                }
+                _ => {}
+            }
+        }
+        if problems.is_empty() { Ok(opened) } else { Err(Refusal::Disks(problems)) }
+    }
+
+    /// Makes the changes. One that fails does not stop the others.
+    async fn make(
+        &self,
+        standing: &mut Standing,
+        plan: Plan,
+        mut opened: Opened,
+    ) -> Result<Outcome, Refusal> {
+        let before = standing.config.clone();
+        let mut outcome = Outcome { restart: plan.restart, ..Outcome::default() };
+        let mut leaving = Vec::new();
+        for change in plan.changes {
+            let made = match &change {
+                Change::AddNamespace { nqn, namespace } => {
+                    let key = (nqn.clone(), namespace.nsid);
+                    if opened.later.contains(&key) {
+                        self.wait_for(&mut leaving).await;
+                        self.move_in(standing, &before, nqn, namespace).await
+                    } else {
+                        let backing = opened.ready.remove(&key);
+                        match backing {
+                            Some(backing) => self.add(standing, nqn, namespace, backing).await,
+                            None => Err("its disk was not opened".to_owned()),
+                        }
+                    }
+                }
+                Change::RemoveNamespace { nqn, nsid } => {
+                    let removed = self.step(Step::RemoveNamespace(nqn.clone(), *nsid)).await;
+                    removed.map(|disk| {
+                        leaving.extend(disk);
+                        standing.disks.remove(&(nqn.clone(), *nsid));
+                    })
+                }
+                change => self.simple(standing, change).await,
+            };
+            match made {
+                Ok(()) => {
+                    info!("changed: {change}");
+                    change.record(&mut standing.config);
+                    outcome.changed.push(change.to_string());
+                }
+                Err(why) => {
+                    warn!("not changed: {change}: {why}");
+                    outcome.failed.push(format!("{change}: {why}"));
+                }
+            }
+        }
+        for setting in &outcome.restart {
+            warn!("{setting}: stays as it is until a restart");
+        }
+        Ok(outcome)
+    }
+
+    /// A change that neither opens nor closes a disk.
+    async fn simple(&self, standing: &Standing, change: &Change) -> Result<(), String> {
+        let step = match change {
+            Change::RemoveListener(address) => Step::Unlisten(*address),
+            Change::AddListener(listener) => {
+                self.carriers.route(listener);
+                Step::Listen(listener.address)
+            }
+            Change::RemoveSubsystem { nqn } => Step::RemoveSubsystem(nqn.clone()),
+            Change::AddSubsystem(subsystem) => {
+                Step::AddSubsystem(disks::subsystem_config(subsystem))
+            }
+            Change::SetSubsystem(to) => Step::SetSubsystem(disks::subsystem_config(to)),
+            Change::SetDiscovery(to) => Step::SetDiscovery(to.clone()),
+            Change::Grow { nqn, to } | Change::Protect { nqn, to } => {
+                let key = (nqn.clone(), to.nsid);
+                let Some((id, backing)) = standing.disks.get(&key) else {
+                    return Err("its disk is not open".to_owned());
+                };
+                if let (Change::Grow { .. }, Medium::Path { size: Some(size), .. }) =
+                    (change, &to.spec.medium)
+                {
+                    let grown = backing.grow(*size);
+                    grown.map_err(|error| format!("cannot make the file larger: {error}"))?;
+                }
+                Step::UpdateNamespace(nqn.clone(), disks::namespace_config(to, *id, backing))
+            }
+            Change::SetLogFilter(filter) => return self.log.set(filter),
+            Change::AddNamespace { .. } | Change::RemoveNamespace { .. } => {
+                unreachable!("these have disks to open and close")
+            }
+        };
+        self.step(step).await.map(drop)
+    }
+
+    /// Serves an open disk.
+    async fn add(
+        &self,
+        standing: &mut Standing,
+        nqn: &str,
+        namespace: &Namespace,
+        backing: Arc<Backing>,
+    ) -> Result<(), String> {
+        let id = self.ids.take().ok_or("there are too many disks")?;
+        let config = disks::namespace_config(namespace, id, &backing);
+        self.step(Step::AddNamespace(nqn.to_owned(), config, backing.clone())).await?;
+        standing.disks.insert((nqn.to_owned(), namespace.nsid), (id, backing));
+        Ok(())
+    }
+
+    /// Opens and serves a disk whose file another namespace has let go of. When that fails, what
+    /// was there under its number comes back.
+    async fn move_in(
+        &self,
+        standing: &mut Standing,
+        before: &Config,
+        nqn: &str,
+        namespace: &Namespace,
+    ) -> Result<(), String> {
+        let why = match open(namespace).await {
+            Ok(backing) => return self.add(standing, nqn, namespace, backing).await,
+            Err(error) => error.to_string(),
+        };
+        let subsystem = before.subsystems.iter().find(|subsystem| subsystem.nqn == nqn);
+        let former = subsystem
+            .and_then(|subsystem| subsystem.namespaces.iter().find(|ns| ns.nsid == namespace.nsid));
+        let Some(former) = former else { return Err(why) };
+        let Ok(backing) = open(former).await else { return Err(why) };
+        self.add(standing, nqn, former, backing).await?;
+        let change = Change::AddNamespace { nqn: nqn.to_owned(), namespace: former.clone() };
+        change.record(&mut standing.config);
+        Err(format!("{why}; it is served as before"))
+    }
+
+    async fn step(&self, step: Step) -> Result<Option<BackingId>, String> {
+        let answer = self.order(|done| Order::Step(step, done)).await;
+        answer.map_err(|refusal| refusal.to_string())?
+    }
+
+    /// Waits until no core uses the disks any more.
+    async fn wait_for(&self, leaving: &mut Vec<BackingId>) {
+        for id in leaving.drain(..) {
+            if !self.ids.wait_free(id, DISK_LEAVES_WITHIN).await {
+                warn!(disk = id.0, "operations on a removed disk do not end");
+            }
+        }
+    }
+}
+
+async fn open(namespace: &Namespace) -> Result<Arc<Backing>, OpenError> {
+    let spec = namespace.spec.clone();
+    match tokio::task::spawn_blocking(move || Backing::open(&spec)).await {
+        Ok(opened) => opened,
+        Err(panic) => std::panic::resume_unwind(panic.into_panic()),
+    }
+}
+
+/// The file or device of a namespace, by its own name.
+fn file_of(namespace: &Namespace) -> Option<PathBuf> {
+    match &namespace.spec.medium {
+        Medium::Path { path, .. } => Some(path.canonicalize().unwrap_or_else(|_| path.clone())),
+        Medium::Ram { .. } | Medium::Null { .. } => None,
+    }
+}
+
+/// The files of namespaces that the plan removes.
+fn files_let_go(config: &Config, plan: &Plan) -> BTreeSet<PathBuf> {
+    let mut files = BTreeSet::new();
+    for subsystem in &config.subsystems {
+        for namespace in &subsystem.namespaces {
+            let (nqn, nsid) = (subsystem.nqn.clone(), namespace.nsid);
+            if plan.changes.contains(&Change::RemoveNamespace { nqn, nsid }) {
+                files.extend(file_of(namespace));
+            }
+        }
+    }
+    files
+}
+
+/// Whether a disk can be made as large as it shall be.
+fn may_grow(to: &Namespace) -> Result<(), OpenError> {
+    let Medium::Path { path, size: Some(wanted), .. } = &to.spec.medium else { return Ok(()) };
+    let meta = std::fs::metadata(path).map_err(|source| OpenError::System {
+        path: path.clone(),
+        doing: "look at it",
+        source,
+    })?;
+    if !meta.is_file() {
+        return Err(OpenError::SizeOfDevice { path: path.clone() });
+    }
+    if meta.len() > *wanted {
+        let (path, wanted) = (path.clone(), *wanted);
+        return Err(OpenError::WouldShrink { path, actual: meta.len(), wanted });
+    }
+    Ok(())
+}

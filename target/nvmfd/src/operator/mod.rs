@@ -1,0 +1,196 @@
+//! The operator's side of a running daemon: what is in force, and how it is changed.
+//!
+//! # Contract
+//! An [`Operator`] lives on a thread of its own. It owns the configuration in force, as text and as
+//! values, and the disks that are open for it. Every change comes as a whole new configuration
+//! text: it is checked as the file is at the start, compared with what is in force, its disks are
+//! opened, and only then is anything changed, step by step, by [`Order`]s to the control thread. So
+//! whatever is wrong is found before the first step. Changes are made one after the other.
+//!
+//! It never touches the reactor but by orders, and the control thread never waits for it.
+
+mod apply;
+mod ids;
+mod orders;
+mod refusal;
+mod save;
+mod thread;
+
+pub(crate) use apply::Outcome;
+pub(crate) use ids::Ids;
+pub(crate) use orders::{Desk, Order, desk};
+pub(crate) use refusal::Refusal;
+pub(crate) use thread::{Outlets, operate};
+
+use crate::change::{self, Plan};
+use crate::config::{self, Config};
+use crate::disks::Disk;
+use crate::edit::Edit;
+use crate::events::Events;
+use crate::logging::LogFilter;
+use crate::provider::Carriers;
+use crate::status::Picture;
+use backing::{Backing, BackingId};
+use reactor::run::{Meter, Postbox};
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use tokio::sync::{Mutex, oneshot};
+
+/// See the module.
+#[derive(Debug)]
+pub(crate) struct Operator {
+    /// The configuration file.
+    path: PathBuf,
+    orders: Postbox<Order>,
+    ids: Arc<Ids>,
+    carriers: Carriers,
+    log: LogFilter,
+    /// Of the data cores, by index less one.
+    meters: Vec<Arc<Meter>>,
+    standing: Mutex<Standing>,
+}
+
+/// What is in force.
+#[derive(Debug)]
+struct Standing {
+    /// What was last asked for. It may name settings that wait for a restart.
+    text: String,
+    config: Config,
+    disks: Disks,
+}
+
+/// The open disks, by subsystem and nsid.
+type Disks = BTreeMap<(String, u32), (BackingId, Arc<Backing>)>;
+
+/// What a daemon starts with.
+#[derive(Debug)]
+pub(crate) struct Start {
+    pub(crate) path: PathBuf,
+    pub(crate) text: String,
+    pub(crate) config: Config,
+    pub(crate) carriers: Carriers,
+    pub(crate) log: LogFilter,
+    pub(crate) events: Events,
+    pub(crate) outlets: Outlets,
+}
+
+impl Operator {
+    /// The operator of a daemon that serves `disks`.
+    pub(crate) fn new(
+        start: Start,
+        disks: Vec<Disk>,
+        orders: Postbox<Order>,
+        meters: Vec<Arc<Meter>>,
+    ) -> Operator {
+        let Start { path, text, config, carriers, log, .. } = start;
+        let ids = Arc::new(Ids::taken(disks.iter().map(|disk| disk.id)));
+        let place = |disk: Disk| {
+            let nqn = config.subsystems[disk.subsystem].nqn.clone();
+            ((nqn, disk.namespace.nsid), (disk.id, disk.backing))
+        };
+        let disks = disks.into_iter().map(place).collect();
+        let standing = Mutex::new(Standing { text, config, disks });
+        Operator { path, orders, ids, carriers, log, meters, standing }
+    }
+
+    /// The numbers of disks, for the control thread to tell which have come free.
+    pub(crate) fn ids(&self) -> Arc<Ids> {
+        self.ids.clone()
+    }
+
+    /// The configuration file.
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Reads the configuration file again and makes what is different.
+    ///
+    /// # Errors
+    /// [`Refusal`]: nothing was changed.
+    pub(crate) async fn reload(&self) -> Result<Outcome, Refusal> {
+        let mut standing = self.standing.lock().await;
+        let text = config::read(&self.path)?;
+        self.adopt(&mut standing, text).await
+    }
+
+    /// What [`reload`](Self::reload) would do if the file had that text.
+    ///
+    /// # Errors
+    /// What is wrong with the text.
+    pub(crate) async fn plan(&self, text: &str) -> Result<Plan, Refusal> {
+        let new = config::parse(&self.path, text)?;
+        let standing = self.standing.lock().await;
+        Ok(change::diff(&standing.config, &new, |listener| self.carriers.carry(listener)))
+    }
+
+    /// Changes the configuration in force, and the file too if asked to.
+    ///
+    /// # Errors
+    /// [`Refusal`]: nothing was changed, neither here nor there.
+    pub(crate) async fn edit(&self, edit: &Edit, save: bool) -> Result<Outcome, Refusal> {
+        let mut standing = self.standing.lock().await;
+        let text = edit.apply(&standing.text)?;
+        // The file may have been edited meanwhile: the change goes into what it says now.
+        let file = if save { Some(save::prepare(&self.path, edit)?) } else { None };
+        let mut outcome = self.adopt(&mut standing, text).await?;
+        if let Some(text) = file {
+            match save::replace(&self.path, &text) {
+                Ok(()) => outcome.saved = true,
+                Err(error) => outcome.failed.push(format!("the file was not written: {error}")),
+            }
+        }
+        Ok(outcome)
+    }
+
+    /// What there is now.
+    ///
+    /// # Errors
+    /// When the daemon is ending.
+    pub(crate) async fn look(&self) -> Result<Picture, Refusal> {
+        self.order(Order::Look).await
+    }
+
+    /// What the data cores have counted.
+    pub(crate) fn meters(&self) -> &[Arc<Meter>] {
+        &self.meters
+    }
+
+    /// Ends the connections of a controller; its host may come again.
+    ///
+    /// # Errors
+    /// When there is none, or the daemon is ending.
+    pub(crate) async fn drop_connection(&self, nqn: &str, cntlid: u16) -> Result<Outcome, Refusal> {
+        let name = nqn.to_owned();
+        match self.order(|done| Order::Drop { nqn: name, cntlid, done }).await? {
+            true => {
+                let changed = vec![format!("- connection {nqn} {cntlid}")];
+                Ok(Outcome { changed, ..Outcome::default() })
+            }
+            false => Err(Refusal::NotThere(format!("controller {cntlid} of {nqn}"))),
+        }
+    }
+
+    /// The text in force: the file's, with the changes that were not saved.
+    pub(crate) async fn text(&self) -> String {
+        self.standing.lock().await.text.clone()
+    }
+
+    /// The configuration in force.
+    pub(crate) async fn config(&self) -> Config {
+        self.standing.lock().await.config.clone()
+    }
+
+    /// Gives an order and waits for the answer.
+    ///
+    /// # Errors
+    /// [`Refusal::Ending`] when the control thread does not answer any more.
+    async fn order<T>(
+        &self,
+        order: impl FnOnce(oneshot::Sender<T>) -> Order,
+    ) -> Result<T, Refusal> {
+        let (reply, answer) = oneshot::channel();
+        self.orders.send(order(reply));
+        answer.await.map_err(|_| Refusal::Ending)
+    }
+}

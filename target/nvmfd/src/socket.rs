@@ -1,0 +1,135 @@
+//! The control socket's place in the file system: where it is, that one daemon only has it, and who
+//! may open it.
+//!
+//! Beside the socket lies a file whose lock says that a daemon is alive: a socket without it was
+//! left behind by one that was killed, and is replaced.
+
+use crate::config::ControlSocket;
+use rustix::fs::{FlockOperation, flock};
+use std::fs::{self, File, Permissions};
+use std::io;
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::net::UnixListener;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// The socket, for as long as the daemon lives.
+#[derive(Debug)]
+pub(crate) struct ControlListener {
+    pub(crate) listener: UnixListener,
+    /// Users that may use it besides root and the daemon's own.
+    pub(crate) users: Arc<[u32]>,
+    pub(crate) path: PathBuf,
+}
+
+/// Why there is no control socket.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum SocketError {
+    /// Let it end, or give this one a socket of its own.
+    #[error(
+        "another nvmfd has the control socket {}: end it, or give this one a socket of its own \
+         with socket in [control]", .0.display()
+    )]
+    Taken(PathBuf),
+    /// Give the daemon a folder that it may write to.
+    #[error("cannot make the control socket {}: {source}", .path.display())]
+    System {
+        /// The socket.
+        path: PathBuf,
+        /// The system's answer.
+        source: io::Error,
+    },
+}
+
+/// Where the socket is when the configuration does not say: none when this user has no place.
+pub(crate) fn usual_place() -> Option<PathBuf> {
+    let folder = |name| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
+    if let Some(folder) = folder("RUNTIME_DIRECTORY") {
+        return Some(folder.join("control.sock"));
+    }
+    if rustix::process::geteuid().is_root() {
+        return Some(PathBuf::from("/run/nvmfd/control.sock"));
+    }
+    folder("XDG_RUNTIME_DIR").map(|folder| folder.join("nvmfd.sock"))
+}
+
+/// Makes the socket that the configuration asks for. One that it does not ask for by name is left
+/// out when that cannot be; the log says why.
+///
+/// # Errors
+/// [`SocketError`] when it asks for one that cannot be had.
+pub(crate) fn open(config: &ControlSocket) -> Result<Option<ControlListener>, SocketError> {
+    if !config.enabled {
+        return Ok(None);
+    }
+    let users = config.users.clone().into();
+    if let Some(path) = &config.path {
+        let listener = bind(path, config.mode)?;
+        return Ok(Some(ControlListener { listener, users, path: path.clone() }));
+    }
+    let Some(path) = usual_place() else {
+        tracing::info!("no control socket: this user has no folder for it; name one in [control]");
+        return Ok(None);
+    };
+    match bind(&path, config.mode) {
+        Ok(listener) => Ok(Some(ControlListener { listener, users, path })),
+        Err(error) => {
+            tracing::warn!("no control socket: {error}");
+            Ok(None)
+        }
+    }
+}
+
+fn bind(path: &Path, mode: u32) -> Result<UnixListener, SocketError> {
+    let wrong = |source| SocketError::System { path: path.to_owned(), source };
+    if let Some(folder) = path.parent() {
+        fs::create_dir_all(folder).map_err(wrong)?;
+    }
+    let mut name = path.file_name().unwrap_or_default().to_owned();
+    name.push(".lock");
+    let lock = File::options()
+        .create(true)
+        .truncate(false)
+        .write(true)
+        .open(path.with_file_name(name))
+        .map_err(wrong)?;
+    match flock(&lock, FlockOperation::NonBlockingLockExclusive) {
+        Ok(()) => {}
+        Err(rustix::io::Errno::WOULDBLOCK) => return Err(SocketError::Taken(path.to_owned())),
+        Err(error) => return Err(wrong(error.into())),
+    }
+    match fs::remove_file(path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(wrong(error)),
+        _ => {}
+    }
+    let listener = UnixListener::bind(path).map_err(wrong)?;
+    fs::set_permissions(path, Permissions::from_mode(mode)).map_err(wrong)?;
+    listener.set_nonblocking(true).map_err(wrong)?;
+    // The lock ends with the process, however that ends.
+    std::mem::forget(lock);
+    Ok(listener)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_second_daemon_is_refused_and_what_a_killed_one_left_is_replaced() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("deep/a.sock");
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        drop(UnixListener::bind(&path).unwrap());
+        let first = bind(&path, 0o660).unwrap();
+        assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o660);
+        let second = bind(&path, 0o660).unwrap_err().to_string();
+        assert!(second.starts_with("another nvmfd has the control socket"), "{second}");
+        drop(first);
+    }
+
+    #[test]
+    fn a_folder_that_cannot_be_made_is_named() {
+        let error = bind(Path::new("/dev/null/a.sock"), 0o600).unwrap_err().to_string();
+        assert!(error.starts_with("cannot make the control socket /dev/null/a.sock: "), "{error}");
+    }
+}

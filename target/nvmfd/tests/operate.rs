@@ -1,0 +1,201 @@
+//! A running daemon, changed and looked at from outside.
+
+mod common;
+
+use common::Daemon;
+use std::io::{Read, Write};
+use std::time::{Duration, Instant};
+
+const A: &str = "nqn.2026-11.io.nvmfd:a";
+const B: &str = "nqn.2026-11.io.nvmfd:b";
+const HOST: &str = "nqn.2014-08.org.example:h1";
+
+fn subsystem(nqn: &str, namespaces: &str) -> String {
+    format!("[[subsystem]]\nnqn = \"{nqn}\"\nallow_any_host = true # open\n{namespaces}")
+}
+
+fn ram(size: &str) -> String {
+    format!("[[subsystem.namespace]]\nram = \"{size}\"\n")
+}
+
+#[test]
+fn a_reload_makes_what_is_different_and_a_second_one_finds_nothing() {
+    let daemon = Daemon::start(&subsystem(A, &ram("1MiB")));
+    daemon.configure(&(subsystem(A, &ram("1MiB")) + &subsystem(B, &ram("2MiB"))));
+    let config = daemon.path("nvmfd.toml");
+    let config = config.to_str().unwrap();
+    let expected = format!("+ subsystem {B}\n+ namespace {B} 1: 2 MiB of memory\n");
+    assert_eq!(daemon.run(&["check", "--config", config, "--diff"]), expected);
+    assert_eq!(daemon.run(&["reload"]), expected);
+    assert_eq!(daemon.run(&["reload"]), "nothing is different\n");
+    assert_eq!(daemon.json(&["show", "namespace", B, "1"])["size"], 2 << 20);
+
+    daemon.configure(&subsystem(A, &ram("1MiB")));
+    daemon.signal("-HUP");
+    daemon.wait_for("configuration read again changed=2");
+    assert_eq!(daemon.json(&["list", "subsystems"]).as_array().unwrap().len(), 1);
+}
+
+#[test]
+fn a_bad_file_changes_nothing() {
+    let daemon = Daemon::start(&subsystem(A, &ram("1MiB")));
+    // A good subsystem, and a disk that is not there.
+    let missing = "[[subsystem.namespace]]\npath = \"/nowhere/disk\"\n";
+    daemon.configure(&(subsystem(B, &ram("1MiB")) + &subsystem(A, missing)));
+    let said = daemon.refuse(&["reload"]);
+    assert!(said.contains("nvmfd.toml:19: "), "{said}");
+    assert!(said.contains("/nowhere/disk"), "{said}");
+    daemon.configure("frob = 1\n");
+    let said = daemon.refuse(&["reload"]);
+    assert!(said.contains("nvmfd.toml:11:1: unknown field `frob`"), "{said}");
+    daemon.signal("-HUP");
+    daemon.wait_for("nothing was changed");
+    let subsystems = daemon.json(&["list", "subsystems"]);
+    assert_eq!(subsystems.as_array().unwrap().len(), 1);
+    assert_eq!(subsystems[0]["nqn"], A);
+    assert_eq!(subsystems[0]["namespaces"][0]["size"], 1 << 20);
+}
+
+#[test]
+fn changes_are_kept_by_save_only_and_comments_stay() {
+    let daemon = Daemon::start(&subsystem(A, &ram("1MiB")));
+    daemon.run(&["add", "subsystem", B, "--host", HOST]);
+    assert!(!daemon.configuration().contains(B));
+    daemon.run(&["add", "namespace", A, "--null", "1GiB", "--save"]);
+    let text = daemon.configuration();
+    assert!(text.contains("# open") && text.contains("null = \"1GiB\""), "{text}");
+    assert!(!text.contains(B), "only the change itself is written: {text}");
+    // What was not saved is gone with the next reload.
+    assert_eq!(daemon.run(&["reload"]), format!("- subsystem {B} (its connections end)\n"));
+    assert_eq!(daemon.json(&["list", "namespaces"]).as_array().unwrap().len(), 2);
+}
+
+#[test]
+fn a_file_grows_moves_and_is_locked() {
+    let daemon = Daemon::start(&subsystem(A, &ram("1MiB")));
+    let disk = daemon.path("disk");
+    let disk = disk.to_str().unwrap();
+    daemon.run(&["add", "namespace", A, "--path", disk, "--size", "1MiB", "--nsid", "7"]);
+    daemon.run(&["set", "namespace", A, "7", "size=3MiB"]);
+    assert_eq!(std::fs::metadata(disk).unwrap().len(), 3 << 20);
+    assert_eq!(daemon.json(&["show", "namespace", A, "7"])["size"], 3 << 20);
+    let said = daemon.refuse(&["set", "namespace", A, "7", "size=1MiB"]);
+    assert!(said.contains("disk") && said.contains("3145728"), "{said}");
+    // To another number: the file is let go of before it is opened again.
+    daemon.run(&["set", "namespace", A, "7", "nsid=9"]);
+    assert_eq!(daemon.json(&["show", "namespace", A, "9"])["size"], 3 << 20);
+    daemon.run(&["set", "namespace", A, "9", "read_only=true"]);
+    assert_eq!(daemon.json(&["show", "namespace", A, "9"])["read_only"], true);
+    // Another daemon cannot have it meanwhile.
+    let other = Daemon::start(&subsystem(A, &ram("1MiB")));
+    let said = other.refuse(&["add", "namespace", A, "--path", disk]);
+    assert!(said.contains("another process"), "{said}");
+    daemon.run(&["remove", "namespace", A, "9"]);
+    other.run(&["add", "namespace", A, "--path", disk]);
+}
+
+#[test]
+fn every_kind_of_thing_is_listed_added_changed_and_removed() {
+    let daemon = Daemon::start(&subsystem(A, &ram("1MiB")));
+    assert!(daemon.run(&["status"]).contains("serving        1 subsystems, 1 namespaces"));
+    for what in ["subsystems", "namespaces", "hosts", "listeners", "connections", "cores"] {
+        assert!(daemon.json(&["list", what]).is_array(), "{what}");
+        assert!(daemon.run(&["list", what]).lines().count() >= 1);
+    }
+    assert_eq!(daemon.json(&["show", "limits"])["max_transfer"], 256 << 10);
+
+    daemon.run(&["add", "subsystem", B, "--host", HOST, "--serial", "S1"]);
+    daemon.run(&["add", "host", B, "nqn.2014-08.org.example:h2"]);
+    daemon.run(&["remove", "host", B, HOST]);
+    let shown = daemon.json(&["show", "subsystem", B]);
+    assert_eq!(shown["allowed_hosts"][0], "nqn.2014-08.org.example:h2");
+    assert_eq!(shown["serial"], "S1");
+    daemon.run(&["set", "subsystem", B, "allowed_hosts=", "allow_any_host=true"]);
+    assert_eq!(daemon.json(&["show", "subsystem", B])["allow_any_host"], true);
+    daemon.run(&["remove", "subsystem", B]);
+
+    let address = common::own_address();
+    daemon.run(&["add", "listener", &address, "--provider", "soft"]);
+    assert_eq!(daemon.json(&["list", "listeners"]).as_array().unwrap().len(), 2);
+    daemon.run(&["remove", "listener", &address]);
+    assert_eq!(daemon.json(&["list", "listeners"]).as_array().unwrap().len(), 1);
+
+    let said = daemon.run(&["set", "limits", "queue_depth=64"]);
+    assert_eq!(said, "! tuning.queue_depth: stays as it is until a restart\n");
+    for (args, why) in [
+        (&["remove", "subsystem", B][..], "there is no subsystem"),
+        (&["remove", "namespace", A, "3"], "there is no namespace 3"),
+        (&["remove", "connection", A, "1"], "there is no controller 1"),
+        (&["add", "subsystem", A, "--allow-any-host"], "is given to two subsystems"),
+        (&["add", "subsystem", "frob", "--allow-any-host"], "is not an NQN"),
+        (&["add", "namespace", A, "--ram", "1XiB"], "is not a unit"),
+        (&["set", "limits", "queue_dept=64"], "did you mean `queue_depth`?"),
+        (&["set", "limits", "queue_depth=1"], "is out of range: 16 to 4096"),
+    ] {
+        let said = daemon.refuse(args);
+        assert!(said.contains(why), "{args:?}: {said}");
+    }
+}
+
+#[test]
+fn a_second_daemon_on_the_same_socket_is_refused() {
+    let daemon = Daemon::start(&subsystem(A, &ram("1MiB")));
+    let config = daemon.path("nvmfd.toml");
+    let output = common::program().args(["serve", "--config"]).arg(config).output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    assert!(said.contains("another nvmfd has the control socket"), "{said}");
+    daemon.run(&["status"]);
+}
+
+#[test]
+fn malformed_huge_and_slow_requests_cost_only_themselves() {
+    let daemon = Daemon::start(&subsystem(A, &ram("1MiB")));
+    let mut slow = daemon.connect();
+    slow.write_all(b"GET /v1/status HT").unwrap();
+    assert!(daemon.raw(b"frob\r\n\r\n").starts_with("HTTP/1.1 400"));
+    assert!(daemon.raw(b"GET /frob HTTP/1.1\r\n\r\n").contains("see /v1/openapi.json"));
+    let head = format!("GET /v1/status HTTP/1.1\r\nx: {}\r\n\r\n", "y".repeat(64 << 10));
+    assert!(daemon.raw(head.as_bytes()).starts_with("HTTP/1.1 431"));
+    let huge = b"POST /v1/config/check HTTP/1.1\r\ncontent-length: 99999999999\r\n\r\n";
+    assert!(daemon.raw(huge).starts_with("HTTP/1.1 413"), "{}", daemon.raw(huge));
+    let deep = format!("{}{}", "[".repeat(1000), "]".repeat(1000));
+    let body = format!("{{\"nqn\": {deep}}}");
+    let request =
+        format!("POST /v1/subsystems HTTP/1.1\r\ncontent-length: {}\r\n\r\n{body}", body.len());
+    assert!(daemon.raw(request.as_bytes()).starts_with("HTTP/1.1 400"));
+    let odd = "PATCH /v1/limits?frob=1 HTTP/1.1\r\ncontent-length: 2\r\n\r\n{}";
+    assert!(daemon.raw(odd.as_bytes()).contains("?frob=1"));
+    // The slow one is hung up on, and meanwhile others are served.
+    let began = Instant::now();
+    daemon.run(&["status"]);
+    let mut answer = Vec::new();
+    slow.read_to_end(&mut answer).unwrap();
+    assert!(began.elapsed() < Duration::from_secs(10));
+}
+
+#[test]
+fn events_are_told_as_they_happen() {
+    let daemon = Daemon::start(&subsystem(A, &ram("1MiB")));
+    let mut trace = common::program()
+        .args(["trace", "--json"])
+        .env("NVMFD_SOCKET", daemon.path("a.sock"))
+        .stdout(std::process::Stdio::piped())
+        .spawn()
+        .unwrap();
+    let lines = std::io::BufRead::lines(std::io::BufReader::new(trace.stdout.take().unwrap()));
+    // Whatever comes first was caused by one of these.
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            for _ in 0..20 {
+                daemon.run(&["add", "subsystem", B, "--allow-any-host"]);
+                daemon.run(&["remove", "subsystem", B]);
+            }
+        });
+        let first = lines.map_while(Result::ok).next().unwrap();
+        let event: serde_json::Value = serde_json::from_str(&first).unwrap();
+        assert!(event["message"].as_str().unwrap().contains(B), "{first}");
+    });
+    trace.kill().unwrap();
+    trace.wait().unwrap();
+}
