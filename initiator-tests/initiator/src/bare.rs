@@ -300,6 +300,10 @@ impl<C: Connector, D: HostDevice<Endpoint = C::Endpoint>> Bare<C, D> {
             _ => place.recvs_posted -= 1,
         }
         if !wc.is_ok() {
+            // The queue pair of a refused connection may fail before the refusal is heard.
+            if !place.up {
+                return;
+            }
             let reason = format!("{work:?} failed: {:?}", wc.status);
             return self.end(now, at, BareEvent::Gone { queue: BareQueue(at), reason });
         }

@@ -92,7 +92,8 @@ pub enum CmEvent {
     },
     /// Active side: the peer, or the way to it, refused. The endpoint, where prepared, is still to
     /// be destroyed. Where somebody is there to say no this comes at once; where nobody answers at
-    /// all, only when the provider gives up, which may take as long as its longest retries.
+    /// all, only when the provider gives up, which may take as long as its longest retries. Receives
+    /// of the queue pair may come back flushed before this is told.
     Refused {
         /// Which.
         conn: ConnId,
