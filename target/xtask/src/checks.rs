@@ -20,8 +20,17 @@ pub(crate) struct SimArgs {
     options: Vec<String>,
 }
 
-/// Seeds that `cargo xtask test` runs.
+#[derive(Args)]
+pub(crate) struct LossArgs {
+    /// Seeds to run.
+    #[arg(long, default_value_t = LOSS_SEEDS)]
+    seeds: u64,
+}
+
+/// Seeds of the simulator that `cargo xtask test` runs.
 const TEST_SEEDS: u64 = 1000;
+/// Seeds of soft-RoCE's simulated loss: seconds, once it is built.
+const LOSS_SEEDS: u64 = 2000;
 /// A User-Mode Linux kernel that is missing is built in a test run only when
 /// the run is younger than this: it takes about five minutes on two processors.
 const UML_BUILD_BEFORE: Duration = Duration::from_secs(40 * 60);
@@ -123,6 +132,11 @@ pub(crate) fn sim(args: &SimArgs) -> Result<bool> {
     run_sim(&args.options)
 }
 
+/// `cargo xtask loss`
+pub(crate) fn loss(args: &LossArgs) -> Result<bool> {
+    run_loss(args.seeds)
+}
+
 /// `cargo xtask test`
 pub(crate) fn test() -> Result<bool> {
     let began = Instant::now();
@@ -131,6 +145,7 @@ pub(crate) fn test() -> Result<bool> {
     tally.static_checks();
     tally.step("simulator", || Ok(one(run_sim(&["--seeds".to_owned(), TEST_SEEDS.to_string()])?)));
     tally.step("instructions a command", || Ok(one(cost::run(&cost::CostArgs::default())?)));
+    tally.step("soft-RoCE, a tenth of the packets lost", || Ok(one(run_loss(LOSS_SEEDS)?)));
     tally.linux("Linux host, distribution's kernel", false, || Boot::qemu("distro"));
     tally.linux("Linux host, newest kernel", true, || Boot::qemu("newest"));
     if uml::find()?.is_some() || began.elapsed() < UML_BUILD_BEFORE {
@@ -154,6 +169,16 @@ fn run_sim(args: &[String]) -> Result<bool> {
         .args(["run", "--quiet", "--profile", "sim", "-p", "sim"])
         .args(["--bin", "sim", "--"])
         .args(args)
+        .status()?;
+    Ok(status.success())
+}
+
+/// soft-RoCE's engine between two ends that lose a tenth of the packets.
+fn run_loss(seeds: u64) -> Result<bool> {
+    let status = build::cargo()?
+        .env("SOFT_ROCE_SEEDS", seeds.to_string())
+        .args(["test", "--quiet", "--profile", "sim", "-p", "soft-roce", "--lib"])
+        .arg("everything_arrives_with_a_tenth_lost")
         .status()?;
     Ok(status.success())
 }

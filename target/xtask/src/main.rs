@@ -42,6 +42,8 @@ enum Command {
     Tidy,
     /// Run the simulator over many seeds.
     Sim(checks::SimArgs),
+    /// Run soft-RoCE's engine over many seeds of a network that loses a tenth of the packets.
+    Loss(checks::LossArgs),
     /// Measure the daemon: beside the kernel's own target, or natively.
     #[command(subcommand)]
     Bench(BenchCommand),
@@ -80,6 +82,7 @@ fn run(command: Command) -> Result<bool> {
         Command::Prepush => checks::prepush(),
         Command::Tidy => checks::tidy(),
         Command::Sim(args) => checks::sim(&args),
+        Command::Loss(args) => checks::loss(&args),
         Command::Bench(BenchCommand::Linux(args)) => linux::bench(&args),
         Command::Bench(BenchCommand::Local(args)) => local::run(&args),
         Command::Bench(BenchCommand::Cost(args)) => cost::run(&args),
