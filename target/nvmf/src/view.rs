@@ -5,7 +5,7 @@
 
 use crate::{BackingRef, SubsystemRef};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU16, AtomicU64, Ordering};
 
 /// A subsystem as its I/O queues see it.
 #[derive(Debug, Clone)]
@@ -136,20 +136,37 @@ impl std::ops::AddAssign for IoTotals {
     }
 }
 
-/// Whether the writes of a controller are durable before they are answered: its volatile write cache
-/// is off. Written by the target, read by the cores of the controller's I/O queues.
+/// What a host has set on its controller and the controller's I/O queues heed. Written by the target
+/// alone, read by the cores of the queues.
 #[derive(Debug, Clone, Default)]
-pub struct WriteThrough(Arc<AtomicBool>);
+pub struct HostSettings(Arc<SettingsCells>);
 
-impl WriteThrough {
-    /// From now on they are, or are not. Called by the target only.
-    pub fn set(&self, on: bool) {
-        self.0.store(on, Ordering::Release);
+#[derive(Debug, Default)]
+struct SettingsCells {
+    write_through: AtomicBool,
+    copy_formats: AtomicU16,
+}
+
+impl HostSettings {
+    /// From now on writes are durable before they are answered, or need not be: the volatile write
+    /// cache is off, or on.
+    pub fn set_write_through(&self, on: bool) {
+        self.0.write_through.store(on, Ordering::Release);
     }
 
-    /// Whether they are.
-    pub fn is_set(&self) -> bool {
-        self.0.load(Ordering::Acquire)
+    /// Whether every write must be durable before it is answered.
+    pub fn write_through(&self) -> bool {
+        self.0.write_through.load(Ordering::Acquire)
+    }
+
+    /// From now on the host uses these formats of Copy, bit n for format n, besides 0 and 1.
+    pub fn enable_copy_formats(&self, formats: u16) {
+        self.0.copy_formats.store(formats, Ordering::Release);
+    }
+
+    /// The formats of Copy that the host may use, bit n for format n.
+    pub fn copy_formats(&self) -> u16 {
+        0b11 | self.0.copy_formats.load(Ordering::Acquire)
     }
 }
 

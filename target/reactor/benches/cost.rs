@@ -9,7 +9,7 @@ use backing::{BackingId, BlockIo, IoDone, IoRequest};
 use nvme_spec_types::nvm::BlockCommand;
 use nvme_spec_types::{Command, IoOpcode, SglDescriptor, ZeroBased};
 use nvmf::target::Binding;
-use nvmf::view::{IoCounters, NamespaceView, QueueActivity, SubsystemView};
+use nvmf::view::{HostSettings, IoCounters, NamespaceView, QueueActivity, SubsystemView};
 use nvmf::{BackingRef, QueueKey, SubsystemRef};
 use rdma::{
     Attached, CoreIndex, Device, Now, PollSource, QpId, QpLimits, RecvQueue, RecvQueueId, RecvWr,
@@ -160,6 +160,7 @@ fn serving() -> Core<Wire, Disk> {
         hostnqn: "nqn.2014-08.org.example:h".into(),
         sq_entries: ENTRIES,
         flow_control: true,
+        settings: HostSettings::default(),
         view: Some(Arc::new(SubsystemView {
             subsystem: SubsystemRef(1),
             generation: 1,

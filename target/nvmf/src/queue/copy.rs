@@ -6,7 +6,7 @@
 //! a command of any size holds one buffer of a bounded size. A copy is not atomic: other commands
 //! may see it half done, as NVM 1.1 allows.
 //!
-//! Formats 0 and 2 are offered. The sources of format 2 may be in any namespace of the subsystem
+//! Formats 0 and 2 are offered, the latter to hosts that enable it (Host Behavior Support). The sources of format 2 may be in any namespace of the subsystem
 //! with blocks of the same size. A failed Copy tells in dword 0 of its completion which source
 //! range was the first that was not copied in full.
 
@@ -14,7 +14,7 @@ use super::Queue;
 use super::action::{Action, Io, IoKind, Place};
 use super::io::{ALIGNMENT, writable};
 use super::slot::{DataAt, Progress, State, Step};
-use crate::view::NamespaceView;
+use crate::view::{HostSettings, NamespaceView};
 use crate::{BackingRef, Slot};
 use nvme_spec_types::nvm::{BlockFlags, Copy, CopyRange};
 use nvme_spec_types::{Command, Status, StatusCode};
@@ -38,7 +38,8 @@ impl Queue {
     pub(super) fn copy_need(&self, command: &Command) -> Result<u32, Status> {
         let copy = Copy::from_command(command);
         writable(self.namespace(command.nsid())?)?;
-        let len = copy.data_len().filter(|_| COPY_FORMATS & 1 << copy.format != 0);
+        let enabled = self.settings().map_or(0, HostSettings::copy_formats);
+        let len = copy.data_len().filter(|_| COPY_FORMATS & enabled & 1 << copy.format != 0);
         let len = len.ok_or(StatusCode::INVALID_FIELD.with_dnr())?;
         if copy.nr.count() > MAX_COPY_RANGES {
             return Err(StatusCode::COMMAND_SIZE_LIMIT_EXCEEDED.with_dnr());

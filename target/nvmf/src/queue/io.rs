@@ -9,7 +9,7 @@ use super::action::{Action, Io, IoKind, Place};
 use super::slot::{DataAt, State, Step};
 use super::{Link, Queue};
 use crate::target::Binding;
-use crate::view::{IoCounters, NamespaceView, SubsystemView};
+use crate::view::{HostSettings, IoCounters, NamespaceView, SubsystemView};
 use crate::{BackingRef, ExecStatus, Slot};
 use nvme_spec_types::nvm::{
     BlockCommand, BlockFlags, DatasetManagement, DsmAttributes, DsmRange, NSID_ALL,
@@ -290,9 +290,14 @@ impl Queue {
         self.await_io(slot, backings.len() as u32, Step::ForControl);
     }
 
+    /// What the host has set on its controller.
+    pub(super) fn settings(&self) -> Option<&HostSettings> {
+        self.binding().map(|binding| &binding.settings)
+    }
+
     /// Whether every write must be durable: the host has turned the write cache off.
     pub(super) fn writes_through(&self) -> bool {
-        matches!(&self.link, Link::Bound(binding) if binding.write_through.is_set())
+        self.settings().is_some_and(HostSettings::write_through)
     }
 
     /// Asks for a flush of one namespace or of all.

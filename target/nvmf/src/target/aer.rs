@@ -31,8 +31,8 @@ pub(super) struct Events {
     pub(super) config: AsyncEventConfig,
     /// Requests without an answer, oldest first; at most [`MAX_HELD`].
     held: VecDeque<Held>,
-    /// Events without a request; each at most once.
-    pending: VecDeque<AsyncEvent>,
+    /// Events without a request, and what the host must want to be told; each at most once.
+    pending: VecDeque<(AsyncEvent, AsyncEventConfig)>,
     /// Events told and not yet cleared; each at most once.
     masked: Vec<AsyncEvent>,
 }
@@ -63,17 +63,24 @@ impl Events {
         Ok(())
     }
 
+    /// Which events the host wants from now on; those it no longer wants are not told any more.
+    pub(super) fn configure(&mut self, wanted: AsyncEventConfig) {
+        self.config = wanted;
+        self.pending.retain(|&(_, needs)| wanted.contains(needs));
+    }
+
     /// Something happened that the host may want to know.
     fn raise(&mut self, event: AsyncEvent, wanted: AsyncEventConfig) {
-        let known = self.masked.contains(&event) || self.pending.contains(&event);
+        let known =
+            self.masked.contains(&event) || self.pending.iter().any(|&(known, _)| known == event);
         if self.config.contains(wanted) && !known {
-            self.pending.push_back(event);
+            self.pending.push_back((event, wanted));
         }
     }
 
     /// The next event to tell, and the request to tell it with.
     fn deliver(&mut self) -> Option<(Slot, AsyncEvent)> {
-        let event = *self.pending.front()?;
+        let &(event, _) = self.pending.front()?;
         let held = self.held.pop_front()?;
         self.pending.pop_front();
         self.masked.push(event);
@@ -83,7 +90,7 @@ impl Events {
     /// The host read this log page and keeps nothing back: what led there is known to it.
     pub(super) fn on_log_read(&mut self, log: LogId) {
         self.masked.retain(|event| event.log != log);
-        self.pending.retain(|event| event.log != log);
+        self.pending.retain(|(event, _)| event.log != log);
     }
 
     /// Takes a held request out by its command id.

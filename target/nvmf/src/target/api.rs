@@ -1,6 +1,6 @@
 //! What goes into the target and what comes out.
 
-use crate::view::{QueueActivity, SubsystemView, WriteThrough};
+use crate::view::{HostSettings, QueueActivity, SubsystemView};
 use crate::{BackingRef, Outcome, QueueKey, Slot, SubsystemRef};
 use nvme_spec_types::fabrics::CNTLID_MAX;
 use std::net::SocketAddr;
@@ -188,8 +188,8 @@ pub struct Binding {
     pub sq_entries: u16,
     /// Whether completions carry the submission queue head (else flow control is off).
     pub flow_control: bool,
-    /// Whether writes must be durable before they are answered.
-    pub write_through: WriteThrough,
+    /// What the host sets on the controller.
+    pub settings: HostSettings,
     /// The namespaces, for I/O queues; later ones come by [`TargetAction::Publish`].
     pub view: Option<Arc<SubsystemView>>,
 }

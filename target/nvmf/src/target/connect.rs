@@ -126,7 +126,7 @@ impl Target {
             cc: Cc::default(),
             csts: Csts::default(),
             keep_alive: KeepAlive::default(),
-            features: Features::new(kind, &self.config),
+            features: Features::new(now, kind, &self.config),
             events: Events::new(kind),
             errors: ErrorLog::default(),
             changed: ChangedNamespaces::default(),
@@ -204,7 +204,7 @@ impl Target {
             hostnqn: controller.hostnqn.clone(),
             sq_entries,
             flow_control: !cattr.contains(ConnectAttributes::DISABLE_SQ_FLOW_CONTROL),
-            write_through: controller.features.write_through.clone(),
+            settings: controller.features.settings.clone(),
             view: (qid != 0).then_some(view),
         };
         TargetAction::Bind { queue, binding }

@@ -31,7 +31,7 @@ impl Target {
             _ if state.closing => Err(Fail::retry(StatusCode::ABORTED_SQ_DELETION)),
             None => self.unconnected(now, queue, &command, data, out),
             Some(Bound { qid: 0, controller, .. }) => {
-                self.admin(now, controller, slot, &command, out)
+                self.admin(now, controller, slot, (&command, data), out)
             }
             Some(_) => self.io(&command),
         };
@@ -122,7 +122,7 @@ impl Target {
         now: Duration,
         key: ControllerKey,
         slot: Slot,
-        command: &Command,
+        (command, data): (&Command, &[u8]),
         out: &mut Vec<TargetAction>,
     ) -> Answer {
         let Some(controller) = self.controllers.get_mut(&key) else {
@@ -132,7 +132,9 @@ impl Target {
             Some(FabricsType::PROPERTY_GET) => {
                 return self.property_get(&self.controllers[&key], command);
             }
-            Some(FabricsType::PROPERTY_SET) => return self.property_set(key, slot, command, out),
+            Some(FabricsType::PROPERTY_SET) => {
+                return self.property_set(now, key, slot, command, out);
+            }
             Some(FabricsType::CONNECT) => {
                 return Err(Fail::dnr(StatusCode::COMMAND_SEQUENCE_ERROR).at(at::FCTYPE));
             }
@@ -158,8 +160,8 @@ impl Target {
         match opcode {
             AdminOpcode::IDENTIFY => self.identify(&self.controllers[&key], command),
             AdminOpcode::GET_LOG_PAGE => self.get_log_page(now, key, command),
-            AdminOpcode::GET_FEATURES => self.get_features(&self.controllers[&key], command),
-            AdminOpcode::SET_FEATURES => self.set_features(now, key, slot, command, out),
+            AdminOpcode::GET_FEATURES => self.get_features(now, &self.controllers[&key], command),
+            AdminOpcode::SET_FEATURES => self.set_features(now, key, slot, (command, data), out),
             AdminOpcode::ABORT => self.abort(key, slot, command, out),
             AdminOpcode::ASYNC_EVENT_REQUEST => {
                 Target::async_event_request(controller, slot, command, out)

@@ -1,17 +1,21 @@
 //! Get Features and Set Features (NVMe Base 2.1, 5.1.11 and 5.1.25).
 //!
-//! Nothing is saved: a saved value is the default, and asking to save is refused.
+//! Nothing is saved: a controller lasts as long as its association, and a saved value would have
+//! nothing to come back to. A saved value is the default, and asking to save is refused.
+
+mod data;
 
 use super::aer;
 use super::controller::{Controller, ControllerKey, Kind};
 use super::fail::{Answer, Fail, at};
 use super::flush::After;
 use super::{Target, TargetAction, TargetConfig};
-use crate::view::WriteThrough;
+use crate::view::HostSettings;
 use crate::{Outcome, Slot};
 use core::time::Duration;
+use data::Clock;
 use nvme_spec_types::feature::{
-    AsyncEventConfig, ErrorRecovery, FeatureCapabilities, GetFeatures, HOST_ID_EXTENDED,
+    AsyncEventConfig, ErrorRecovery, FeatureCapabilities, GetFeatures, HostBehavior,
     NumberOfQueues, SetFeatures, TemperatureThreshold, VWC_ENABLE, WRITE_ATOMICITY_DISABLE_NORMAL,
 };
 use nvme_spec_types::nvm::NSID_ALL;
@@ -29,6 +33,9 @@ const SAVE: u16 = (7 << 8) | (at::CDW10 + 3);
 const ARBITRATION_DEFAULT: u32 = 7;
 /// Over-temperature threshold as after a reset: never.
 const OVER_TEMPERATURE_DEFAULT: u16 = u16::MAX;
+/// Power Management: the power state, and the workload hint.
+const POWER_STATE: u32 = 0x1f;
+const WORKLOAD_HINT: u32 = 0xe0;
 /// In Set Features: every temperature sensor.
 const ALL_SENSORS: u8 = 0xf;
 
@@ -42,7 +49,9 @@ pub(super) const IO_FEATURES: &[FeatureId] = &[
     FeatureId::NUMBER_OF_QUEUES,
     FeatureId::WRITE_ATOMICITY,
     FeatureId::ASYNC_EVENT,
+    FeatureId::TIMESTAMP,
     FeatureId::KEEP_ALIVE_TIMER,
+    FeatureId::HOST_BEHAVIOR,
     FeatureId::IO_COMMAND_SET_PROFILE,
     FeatureId::HOST_IDENTIFIER,
 ];
@@ -81,15 +90,19 @@ pub(super) struct Features {
     arbitration: u32,
     over_temperature: u16,
     under_temperature: u16,
-    /// The volatile write cache is off.
-    pub(super) write_through: WriteThrough,
+    /// What I/O queues heed: the write cache, copy formats.
+    pub(super) settings: HostSettings,
+    behavior: HostBehavior,
+    clock: Clock,
+    /// Bits 7:5 of Power Management.
+    workload_hint: u32,
     /// By namespace, where it is not the default; at most one for each namespace.
     error_recovery: BTreeMap<u32, u32>,
     write_atomicity: u32,
 }
 
 impl Features {
-    pub(super) fn new(kind: Kind, config: &TargetConfig) -> Features {
+    pub(super) fn new(now: Duration, kind: Kind, config: &TargetConfig) -> Features {
         Features {
             io_queues: match kind {
                 Kind::Io => config.max_io_queues,
@@ -98,7 +111,10 @@ impl Features {
             arbitration: ARBITRATION_DEFAULT,
             over_temperature: OVER_TEMPERATURE_DEFAULT,
             under_temperature: 0,
-            write_through: WriteThrough::default(),
+            settings: HostSettings::default(),
+            behavior: HostBehavior::default(),
+            clock: Clock::started(now),
+            workload_hint: 0,
             error_recovery: BTreeMap::new(),
             write_atomicity: 0,
         }
@@ -116,13 +132,18 @@ impl Features {
 
 impl Target {
     /// Get Features.
-    pub(super) fn get_features(&self, controller: &Controller, command: &Command) -> Answer {
+    pub(super) fn get_features(
+        &self,
+        now: Duration,
+        controller: &Controller,
+        command: &Command,
+    ) -> Answer {
         let get = GetFeatures::from_command(command);
         let fid = get.fid;
         if !supported(controller.kind).contains(&fid) {
             return Err(Fail::field(at::CDW10));
         }
-        let default = Features::new(controller.kind, &self.config);
+        let default = Features::new(now, controller.kind, &self.config);
         let (features, events, kato_ms) = match get.sel {
             FeatureSelect::CURRENT => {
                 (&controller.features, controller.events.config, controller.keep_alive.kato_ms)
@@ -150,20 +171,24 @@ impl Target {
                 self.check_namespace_feature(controller, get.nsid)?;
                 features.error_recovery.get(&get.nsid).copied().unwrap_or(0)
             }
-            FeatureId::VOLATILE_WRITE_CACHE if features.write_through.is_set() => 0,
+            FeatureId::POWER_MANAGEMENT => features.workload_hint,
+            FeatureId::VOLATILE_WRITE_CACHE if features.settings.write_through() => 0,
             FeatureId::VOLATILE_WRITE_CACHE => VWC_ENABLE,
             FeatureId::NUMBER_OF_QUEUES => queues(features.io_queues).to_dword(),
             FeatureId::WRITE_ATOMICITY => features.write_atomicity,
             FeatureId::ASYNC_EVENT => events.bits(),
             FeatureId::KEEP_ALIVE_TIMER => kato_ms,
             FeatureId::HOST_IDENTIFIER => {
-                // Over fabrics it always has 128 bits.
-                if get.cdw11 & HOST_ID_EXTENDED == 0 {
-                    return Err(Fail::field(VALUE));
-                }
+                data::check_host_id_size(get.cdw11)?;
                 return Ok(Outcome::data(controller.hostid.to_vec()).into());
             }
-            // One power state, one combination of command sets.
+            FeatureId::HOST_BEHAVIOR => {
+                return Ok(Outcome::data(features.behavior.to_bytes().to_vec()).into());
+            }
+            FeatureId::TIMESTAMP => {
+                return Ok(Outcome::data(features.clock.read(now).to_vec()).into());
+            }
+            // One combination of command sets.
             _ => 0,
         };
         Ok(Outcome::result(value.into()).into())
@@ -175,7 +200,7 @@ impl Target {
         now: Duration,
         key: ControllerKey,
         slot: Slot,
-        command: &Command,
+        (command, data): (&Command, &[u8]),
         out: &mut Vec<TargetAction>,
     ) -> Answer {
         let set = SetFeatures::from_command(command);
@@ -211,10 +236,11 @@ impl Target {
         match set.fid {
             FeatureId::ARBITRATION => features.arbitration = value & !0xf8,
             FeatureId::POWER_MANAGEMENT => {
-                // Power state 0 is the only one; the workload hint changes nothing.
-                if value & 0x1f != 0 {
+                // Power state 0 is the only one; the workload hint is kept and changes nothing.
+                if value & POWER_STATE != 0 {
                     return Err(Fail::field(VALUE));
                 }
+                features.workload_hint = value & WORKLOAD_HINT;
             }
             FeatureId::TEMPERATURE_THRESHOLD => {
                 let asked = TemperatureThreshold::from_dword(value);
@@ -246,12 +272,12 @@ impl Target {
                 if wanted.bits() & !offered != 0 {
                     return Err(Fail::field(VALUE));
                 }
-                controller.events.config = wanted;
+                controller.events.configure(wanted);
             }
             FeatureId::VOLATILE_WRITE_CACHE => {
                 let off = value & VWC_ENABLE == 0;
-                let was_off = features.write_through.is_set();
-                features.write_through.set(off);
+                let was_off = features.settings.write_through();
+                features.settings.set_write_through(off);
                 if off && !was_off {
                     return self.flush_first(key, slot, command, After::CacheOff, out);
                 }
@@ -264,6 +290,8 @@ impl Target {
                     );
                 }
             }
+            FeatureId::HOST_BEHAVIOR => features.set_behavior(data)?,
+            FeatureId::TIMESTAMP => features.set_timestamp(now, data)?,
             // The host identifier came with Connect (NVMe Base 2.1, 5.1.25.1.28).
             FeatureId::HOST_IDENTIFIER => {
                 return Err(Fail::dnr(StatusCode::COMMAND_SEQUENCE_ERROR).at(at::CDW10));

@@ -92,7 +92,7 @@ impl Controller {
             }
             // A reset came between.
             After::Shutdown => {}
-            After::CacheOff => self.features.write_through.set(durable),
+            After::CacheOff => self.features.settings.set_write_through(durable),
         }
     }
 }

@@ -6,6 +6,7 @@ use super::features::Features;
 use super::flush::After;
 use super::{Target, TargetAction};
 use crate::{Outcome, Slot};
+use core::time::Duration;
 use nvme_spec_types::Command;
 use nvme_spec_types::fabrics::{
     PROPERTY_ATTRIB_OFFSET, PROPERTY_OFST_OFFSET, PropertyGet, PropertySet, PropertySize,
@@ -80,6 +81,7 @@ impl Target {
     /// Property Set (NVMe Base 2.1, 6.6). Only Controller Configuration can be written.
     pub(super) fn property_set(
         &mut self,
+        now: Duration,
         key: ControllerKey,
         slot: Slot,
         command: &Command,
@@ -92,7 +94,7 @@ impl Target {
         if set.size != PropertySize::Four {
             return Err(Fail::field(PROPERTY_ATTRIB_OFFSET));
         }
-        if self.write_cc(key, Cc(set.value as u32), out) {
+        if self.write_cc(now, key, Cc(set.value as u32), out) {
             return self.flush_first(key, slot, command, After::Shutdown, out);
         }
         Ok(Outcome::ok().into())
@@ -100,7 +102,13 @@ impl Target {
 
     /// Returns whether a normal shutdown begins: it is complete when nothing written can be lost
     /// any more (NVMe Base 2.1, 3.6.2).
-    fn write_cc(&mut self, key: ControllerKey, new: Cc, out: &mut Vec<TargetAction>) -> bool {
+    fn write_cc(
+        &mut self,
+        now: Duration,
+        key: ControllerKey,
+        new: Cc,
+        out: &mut Vec<TargetAction>,
+    ) -> bool {
         let Some(controller) = self.controllers.get_mut(&key) else { return false };
         let old = controller.cc;
         let shuts_down = old.shn() == 0 && new.shn() == SHN_NORMAL;
@@ -119,7 +127,7 @@ impl Target {
                 let works = controller.kind == Kind::Discovery || is_supported(new);
                 controller.csts = controller.csts.with_rdy(works).with_cfs(!works);
             }
-            (true, false) => self.reset_controller(key, out),
+            (true, false) => self.reset_controller(now, key, out),
             _ => {}
         }
         shuts_down
@@ -127,11 +135,11 @@ impl Target {
 
     /// Controller reset by CC.EN (NVMe Base 2.1, 3.7.2): the I/O queues end, the admin queue and
     /// the keep-alive timeout stay, everything else is as after Connect.
-    fn reset_controller(&mut self, key: ControllerKey, out: &mut Vec<TargetAction>) {
+    fn reset_controller(&mut self, now: Duration, key: ControllerKey, out: &mut Vec<TargetAction>) {
         let Some(controller) = self.controllers.get_mut(&key) else { return };
         let shst = controller.csts.shst();
         controller.csts = Csts::default().with_shst(shst);
-        controller.features = Features::new(controller.kind, &self.config);
+        controller.features = Features::new(now, controller.kind, &self.config);
         controller.changed = Default::default();
         controller.reset_events(out);
         let queues: Vec<_> = controller.io_queues.values().copied().collect();

@@ -13,7 +13,7 @@ use fake::{FakeDevice, FakeEndpoint, FakeIo};
 use nvme_spec_types::nvm::BlockCommand;
 use nvme_spec_types::{Command, Completion, IoOpcode, SglDescriptor, StatusCode, ZeroBased};
 use nvmf::target::Binding;
-use nvmf::view::{IoCounters, NamespaceView, QueueActivity, SubsystemView, WriteThrough};
+use nvmf::view::{HostSettings, IoCounters, NamespaceView, QueueActivity, SubsystemView};
 use nvmf::{BackingRef, SubsystemRef};
 use rdma::{QpId, QpLimits, RecvQueue, RecvQueueId, SendOp, SendWr};
 use region::Pages;
@@ -149,7 +149,7 @@ fn binding() -> Binding {
         counters: IoCounters::for_cores(2),
     };
     Binding {
-        write_through: WriteThrough::default(),
+        settings: HostSettings::default(),
         qid: 1,
         cntlid: 1,
         subsystem: SubsystemRef(1),

@@ -358,7 +358,7 @@ fn views_of_other_subsystems_and_old_ones_are_ignored() {
 #[test]
 fn with_the_write_cache_off_every_write_is_durable() {
     let mut rig = Rig::io();
-    let through = rig.queue.binding().unwrap().write_through.clone();
+    let settings = rig.queue.binding().unwrap().settings.clone();
     let write = |rig: &mut Rig| {
         let actions = rig.capsule(&blocks(IoOpcode::WRITE, 0, 8, in_capsule(0, 4096)), 4096);
         rig.io_done(S0);
@@ -366,11 +366,11 @@ fn with_the_write_cache_off_every_write_is_durable() {
         actions
     };
     for fua in [false, true, false] {
-        through.set(fua);
+        settings.set_write_through(fua);
         let expected = io(S0, IoKind::Write { fua }, 0, 4096, Place::Capsule(0));
         assert_eq!(write(&mut rig), [expected]);
     }
-    through.set(true);
+    settings.set_write_through(true);
     let zeroes = rig.capsule(&blocks(IoOpcode::WRITE_ZEROES, 0, 1, SglDescriptor::NO_DATA), 0);
     let kind = IoKind::WriteZeroes { deallocate: false, fua: true };
     assert!(zeroes.contains(&io(S0, kind, 0, 512, Place::Buffer(0))), "{zeroes:?}");

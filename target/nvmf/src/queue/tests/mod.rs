@@ -12,7 +12,7 @@ mod slots;
 
 use super::*;
 use crate::target::AbortToken;
-use crate::view::{IoCounters, NamespaceView, WriteThrough};
+use crate::view::{HostSettings, IoCounters, NamespaceView};
 use crate::{BackingRef, ExecStatus, SubsystemRef};
 use nvme_spec_types::fabrics::{Connect, ConnectAttributes};
 use nvme_spec_types::nvm::{BlockCommand, BlockFlags};
@@ -147,7 +147,10 @@ fn view(generation: u64, max_transfer: u32) -> Arc<SubsystemView> {
     })
 }
 
+/// A binding of a host that uses every format of Copy.
 fn binding(qid: u16, view: Option<Arc<SubsystemView>>) -> Binding {
+    let settings = HostSettings::default();
+    settings.enable_copy_formats(u16::MAX);
     Binding {
         qid,
         cntlid: 1,
@@ -156,7 +159,7 @@ fn binding(qid: u16, view: Option<Arc<SubsystemView>>) -> Binding {
         hostnqn: "nqn.2014-08.org.example:h".into(),
         sq_entries: ENTRIES,
         flow_control: true,
-        write_through: WriteThrough::default(),
+        settings,
         view,
     }
 }

@@ -239,6 +239,17 @@ fn formats_that_are_not_offered_are_refused() {
 }
 
 #[test]
+fn format_2_is_refused_until_the_host_enables_it() {
+    let mut rig = Rig::io();
+    let settings = rig.queue.binding().unwrap().settings.clone();
+    settings.enable_copy_formats(0);
+    let command = copy(500, 1, 2, keyed(32));
+    assert_eq!(rig.refused(&command, 0), StatusCode::INVALID_FIELD.with_dnr());
+    settings.enable_copy_formats(1 << 2);
+    assert!(matches!(rig.capsule(&command, 0)[..], [_, Action::Allocate { .. }]));
+}
+
+#[test]
 fn a_source_of_format_2_is_where_its_range_says() {
     let mut rig = Rig::io();
     let actions = rig.copy(500, 2, &[range(1, 0, 1)]);

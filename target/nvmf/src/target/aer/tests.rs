@@ -108,6 +108,19 @@ fn an_event_that_the_host_does_not_want_is_not_told() {
 }
 
 #[test]
+fn an_event_that_waits_is_not_told_once_the_host_no_longer_wants_it() {
+    let mut bench = Bench::new();
+    let (admin, _) = bench.ready();
+    change(&mut bench, 2);
+    assert_eq!(configure(&mut bench, admin, 0), Outcome::ok());
+    assert_eq!(configure(&mut bench, admin, 1 << 8), Outcome::ok());
+    let slot = request(&mut bench, admin, 1);
+    assert_eq!(bench.answer(admin, slot), None);
+    change(&mut bench, 3);
+    assert_eq!(bench.answer(admin, slot), Some(Outcome::result(NAMESPACE_CHANGED)));
+}
+
+#[test]
 fn events_that_the_controller_does_not_offer_cannot_be_asked_for() {
     let mut bench = Bench::new();
     let (admin, _) = bench.ready();

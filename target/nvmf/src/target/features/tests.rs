@@ -2,6 +2,7 @@ use super::super::tests::*;
 use super::*;
 use crate::QueueKey;
 use nvme_spec_types::SglDescriptor;
+use nvme_spec_types::feature::Timestamp;
 use nvme_spec_types::status::StatusCode;
 
 fn get(bench: &mut Bench, queue: QueueKey, get: GetFeatures) -> Outcome {
@@ -45,7 +46,7 @@ fn values_are_kept_beside_their_defaults() {
     assert_eq!(after_setting(FeatureId::ARBITRATION, 0x0102_0303, 0), (0x0102_0303, 7));
     assert_eq!(after_setting(FeatureId::WRITE_ATOMICITY, 1, 0), (1, 0));
     assert_eq!(after_setting(FeatureId::ASYNC_EVENT, 0, 0), (0, 1 << 8));
-    assert_eq!(after_setting(FeatureId::POWER_MANAGEMENT, 0, 0), (0, 0));
+    assert_eq!(after_setting(FeatureId::POWER_MANAGEMENT, 0x40, 0), (0x40, 0));
     assert_eq!(after_setting(FeatureId::VOLATILE_WRITE_CACHE, 1, 0), (1, 1));
     assert_eq!(after_setting(FeatureId::IO_COMMAND_SET_PROFILE, 0, 0), (0, 0));
 }
@@ -157,7 +158,7 @@ fn features_that_there_are_not_are_invalid_fields() {
     let (queue, _) = bench.ready();
     let (discovery, _) = bench.ready_discovery(0);
     let invalid = logged(StatusCode::INVALID_FIELD);
-    for fid in [0x00, 0x03, 0x08, 0x09, 0x0c, 0x0d, 0x16, 0x80, 0x82, 0x84, 0xc0] {
+    for fid in [0x00, 0x03, 0x08, 0x09, 0x0c, 0x0d, 0x10, 0x80, 0x82, 0x84, 0xc0] {
         let fid = FeatureId(fid);
         let current = getting(fid, FeatureSelect::CURRENT, 0);
         assert_eq!(get(&mut bench, queue, current), invalid, "{fid}");
@@ -194,4 +195,75 @@ fn a_namespace_given_for_a_feature_of_the_controller_is_refused() {
     let outcome = set(&mut bench, queue, with(1));
     assert_eq!(outcome, logged(StatusCode::FEATURE_NOT_NAMESPACE_SPECIFIC));
     assert_eq!(set(&mut bench, queue, with(NSID_ALL)), Outcome::ok());
+}
+
+fn with_data(bench: &mut Bench, queue: QueueKey, fid: FeatureId, data: &[u8]) -> Outcome {
+    bench.run(queue, &setting(fid, 0).to_command(1, SglDescriptor::NO_DATA), data)
+}
+
+#[test]
+fn the_clock_runs_on_from_what_the_host_set_or_from_the_reset() {
+    let mut bench = Bench::new();
+    let (queue, _) = bench.ready();
+    let fid = FeatureId::TIMESTAMP;
+    let read = |bench: &mut Bench, sel| {
+        let data = get(bench, queue, getting(fid, sel, 0)).data;
+        let time = Timestamp::from_bytes(&data.try_into().unwrap());
+        assert!(!time.may_have_stopped);
+        (time.milliseconds, time.origin)
+    };
+    bench.now += Duration::from_millis(70);
+    assert_eq!(read(&mut bench, FeatureSelect::CURRENT), (70, 0));
+    let time = Timestamp { milliseconds: 1_700_000_000_000, ..Timestamp::default() };
+    assert_eq!(with_data(&mut bench, queue, fid, &time.to_bytes()), Outcome::ok());
+    bench.now += Duration::from_millis(5);
+    assert_eq!(read(&mut bench, FeatureSelect::CURRENT), (1_700_000_000_005, 1));
+    assert_eq!(read(&mut bench, FeatureSelect::DEFAULT), (0, 0));
+    bench.set_cc(queue, 0);
+    bench.set_cc(queue, ENABLE);
+    bench.now += Duration::from_millis(9);
+    assert_eq!(read(&mut bench, FeatureSelect::CURRENT), (9, 0));
+    let short = with_data(&mut bench, queue, fid, &[0; 7]);
+    assert_eq!(short, logged(StatusCode::DATA_SGL_LENGTH_INVALID));
+}
+
+#[test]
+fn host_behavior_is_kept_and_enables_copy_formats() {
+    let mut bench = Bench::new();
+    let (queue, cntlid) = bench.ready();
+    let fid = FeatureId::HOST_BEHAVIOR;
+    let none = HostBehavior::default().to_bytes();
+    let current = getting(fid, FeatureSelect::CURRENT, 0);
+    assert_eq!(get(&mut bench, queue, current).data, none);
+    let io = bench.open_with(1, 128, cntlid);
+    bench.connect(io, &io_connect(1), &connect_data(SUBNQN, cntlid)).unwrap();
+    let [TargetAction::Bind { ref binding, .. }] = bench.out[..] else { panic!() };
+    let settings = binding.settings.clone();
+    assert_eq!(settings.copy_formats(), 0b11);
+    let behavior = HostBehavior { acre: 1, cdfe: 1 << 2, ..HostBehavior::default() }.to_bytes();
+    assert_eq!(with_data(&mut bench, queue, fid, &behavior), Outcome::ok());
+    assert_eq!(settings.copy_formats(), 0b111);
+    assert_eq!(get(&mut bench, queue, current).data, behavior);
+    let default = getting(fid, FeatureSelect::DEFAULT, 0);
+    assert_eq!(get(&mut bench, queue, default).data, none);
+}
+
+#[test]
+fn host_behavior_for_what_is_not_offered_is_refused() {
+    let mut bench = Bench::new();
+    let (queue, _) = bench.ready();
+    let fid = FeatureId::HOST_BEHAVIOR;
+    let none = HostBehavior::default();
+    for behavior in [
+        HostBehavior { acre: 2, ..none },
+        HostBehavior { etdas: 1, ..none },
+        HostBehavior { lbafee: 1, ..none },
+        HostBehavior { hdisns: 1, ..none },
+        HostBehavior { cdfe: 1 << 3, ..none },
+    ] {
+        let outcome = with_data(&mut bench, queue, fid, &behavior.to_bytes());
+        assert_eq!(outcome, logged(StatusCode::INVALID_FIELD), "{behavior:?}");
+    }
+    let short = with_data(&mut bench, queue, fid, &[0; 511]);
+    assert_eq!(short, logged(StatusCode::DATA_SGL_LENGTH_INVALID));
 }

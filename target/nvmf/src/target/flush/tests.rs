@@ -109,7 +109,7 @@ fn turning_the_write_cache_off_makes_writes_durable_and_flushes_what_was_written
     let io = bench.open_with(1, 128, cntlid);
     bench.connect(io, &io_connect(1), &connect_data(SUBNQN, cntlid)).unwrap();
     let [TargetAction::Bind { ref binding, .. }] = bench.out[..] else { panic!() };
-    let cell = binding.write_through.clone();
+    let settings = binding.settings.clone();
     let fid = FeatureId::VOLATILE_WRITE_CACHE;
     let set = |value| {
         let set = SetFeatures { nsid: 0, fid, save: false, cdw11: value, cdw12: 0, uuid_index: 0 };
@@ -120,15 +120,15 @@ fn turning_the_write_cache_off_makes_writes_durable_and_flushes_what_was_written
     assert_eq!(bench.run(queue, &get, &[]), Outcome::result(1));
     let slot = bench.feed(queue, &set(0), &[]);
     // What is written from now on must not slip by the flush.
-    assert!(cell.is_set());
+    assert!(settings.write_through());
     assert_eq!(asked(&mut bench), [(queue, slot, vec![BackingRef(1)])]);
     done(&mut bench, queue, slot, Ok(()));
     assert_eq!(bench.answer(queue, slot), Some(Outcome::ok()));
     assert_eq!(bench.run(queue, &get, &[]), Outcome::result(0));
     assert_eq!(bench.run(queue, &set(1), &[]), Outcome::ok());
-    assert!(!cell.is_set());
+    assert!(!settings.write_through());
     let slot = bench.feed(queue, &set(0), &[]);
     done(&mut bench, queue, slot, Err(StatusCode::WRITE_FAULT.with_dnr()));
     assert_eq!(bench.answer(queue, slot), Some(logged(StatusCode::WRITE_FAULT)));
-    assert!(!cell.is_set());
+    assert!(!settings.write_through());
 }

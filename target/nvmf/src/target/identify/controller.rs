@@ -6,6 +6,7 @@ use super::super::controller::{Controller, Kind};
 use super::super::keep_alive::KAS;
 use super::super::logs::error::ENTRIES;
 use super::super::property::VERSION;
+use super::super::subsystem::Namespace;
 use super::super::{ADMIN_QUEUE_ENTRIES, MAX_NAMESPACES, Target};
 use crate::queue::{COPY_FORMATS, MAX_SEGMENTS};
 use nvme_spec_types::fixed_str::FixedStr;
@@ -51,7 +52,10 @@ impl Target {
             elpe: ZeroBased::<u8>::saturating(ENTRIES as u16),
             kas_100ms: KAS,
             maxcmd: self.config.max_queue_entries,
-            sgls: SglSupport::SUPPORTED | SglSupport::KEYED | SglSupport::OFFSET,
+            sgls: SglSupport::SUPPORTED
+                | SglSupport::KEYED
+                | SglSupport::LONGER_THAN_DATA
+                | SglSupport::OFFSET,
             iorcsz: 1,
             msdbd: self.most_descriptors(),
             ..IdentifyController::default()
@@ -71,12 +75,15 @@ impl Target {
                     | LogPageAttributes::SUPPORTED_PAGES;
                 id.sqes = EntrySizes::SUBMISSION;
                 id.cqes = EntrySizes::COMPLETION;
+                // All of it is allocated: there is no Namespace Management to take more.
+                id.tnvmcap = subsystem.namespaces.values().map(Namespace::bytes).sum();
                 id.nn = self.highest_nsid(subsystem);
                 id.mnan = MAX_NAMESPACES as u32;
                 id.oncs = OptionalNvmCommands::COMPARE
                     | OptionalNvmCommands::DATASET_MANAGEMENT
                     | OptionalNvmCommands::WRITE_ZEROES
                     | OptionalNvmCommands::FEATURE_SAVE
+                    | OptionalNvmCommands::TIMESTAMP
                     | OptionalNvmCommands::VERIFY
                     | OptionalNvmCommands::COPY;
                 id.cdfs = COPY_FORMATS;

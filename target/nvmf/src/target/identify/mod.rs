@@ -33,11 +33,16 @@ impl Target {
         // The one command set there is; its own structures are refused for any other.
         let of_command_set = matches!(
             identify.cns,
-            Cns::NAMESPACE_CSI | Cns::CONTROLLER_CSI | Cns::ACTIVE_NAMESPACES_CSI
+            Cns::NAMESPACE_CSI
+                | Cns::CONTROLLER_CSI
+                | Cns::ACTIVE_NAMESPACES_CSI
+                | Cns::ALLOCATED_NAMESPACES_CSI
+                | Cns::ALLOCATED_NAMESPACE_CSI
         );
         if of_command_set && identify.csi != Csi::NVM {
             return Err(Fail::field(at::CDW11 + 3));
         }
+        // Every namespace is attached to every controller: the allocated ones are the active ones.
         let active = || active_namespace(subsystem, identify.nsid);
         let data: Vec<u8> = match identify.cns {
             Cns::NAMESPACE | Cns::ALLOCATED_NAMESPACE => match active()? {
@@ -45,19 +50,22 @@ impl Target {
                 None => IdentifyNamespace::default().to_bytes().into(),
             },
             Cns::CONTROLLER => self.identify_controller(controller).to_bytes().into(),
-            Cns::ACTIVE_NAMESPACES | Cns::ACTIVE_NAMESPACES_CSI | Cns::ALLOCATED_NAMESPACES => {
+            Cns::ACTIVE_NAMESPACES
+            | Cns::ACTIVE_NAMESPACES_CSI
+            | Cns::ALLOCATED_NAMESPACES
+            | Cns::ALLOCATED_NAMESPACES_CSI => {
                 namespace_list(subsystem, identify.nsid)?.to_bytes().into()
             }
             Cns::NAMESPACE_IDENTIFIERS => match active()? {
                 Some(namespace) => namespace.identifiers().into(),
                 None => return Err(no_namespace()),
             },
-            Cns::NAMESPACE_CSI => match active()? {
+            Cns::NAMESPACE_CSI | Cns::ALLOCATED_NAMESPACE_CSI => match active()? {
                 Some(namespace) => namespace.identify_nvm().to_bytes().into(),
                 None => IdentifyNamespaceNvm::default().to_bytes().into(),
             },
             Cns::CONTROLLER_CSI => controller::identify_nvm().to_bytes().into(),
-            Cns::NAMESPACE_INDEPENDENT => match active()? {
+            Cns::NAMESPACE_INDEPENDENT | Cns::ALLOCATED_NAMESPACE_INDEPENDENT => match active()? {
                 Some(namespace) => namespace.identify_independent().to_bytes().into(),
                 None => IdentifyNamespaceIndependent::default().to_bytes().into(),
             },

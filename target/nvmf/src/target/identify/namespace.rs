@@ -22,6 +22,7 @@ impl Namespace {
             flbas: FormattedLba::new(0, false),
             nmic: NamespaceSharing::SHARED,
             nsattr: self.attributes(),
+            nvmcap: self.bytes(),
             nguid: ns.nguid,
             eui64: ns.eui64,
             mssrl: MAX_COPY_RANGE_BLOCKS,
@@ -49,6 +50,11 @@ impl Namespace {
             id.nows = unit;
         }
         id
+    }
+
+    /// Its size in bytes.
+    pub(super) fn bytes(&self) -> u128 {
+        u128::from(self.config.block_count) << self.config.lba_shift
     }
 
     /// Identify Namespace of the NVM command set (NVM 1.1, 4.1.5.3): no protection information.

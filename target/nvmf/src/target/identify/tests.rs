@@ -45,14 +45,15 @@ fn the_controller_says_what_linux_needs_for_rdma() {
     assert_eq!(id.cntrltype, ControllerType::IO);
     assert_eq!((id.cntlid, id.mdts, id.kas_100ms, id.maxcmd), (1, 8, 1, 128));
     assert_eq!((id.ioccsz, id.iorcsz, id.icdoff, id.msdbd), (260, 1, 0, 16));
-    assert_eq!(id.sgls.bits(), 1 | 1 << 2 | 1 << 20);
+    assert_eq!(id.sgls.bits(), 1 | 1 << 2 | 1 << 18 | 1 << 20);
     assert_eq!(id.sgls.bits().to_le_bytes(), data(Cns::CONTROLLER, 0)[536..540]);
     assert_eq!(id.ctratt.bits(), 1 | 1 << 6);
     assert_eq!(id.cmic, Cmic::MULTI_PORT | Cmic::MULTI_CONTROLLER);
     assert_eq!((id.acl.count(), id.aerl.count(), id.elpe.count()), (4, 4, 64));
     assert_eq!(id.oaes.bits(), 1 << 8);
     assert_eq!((id.nn, id.mnan), (0xffff_fffe, 1024));
-    assert_eq!(id.oncs.bits(), 1 | 1 << 2 | 1 << 3 | 1 << 4 | 1 << 7 | 1 << 8);
+    assert_eq!((id.tnvmcap, id.unvmcap), (3 * 512_000, 0));
+    assert_eq!(id.oncs.bits(), 1 | 1 << 2 | 1 << 3 | 1 << 4 | 1 << 6 | 1 << 7 | 1 << 8);
     assert_eq!(id.cdfs, 0b101);
     assert_eq!(id.vwc.bits(), 0b111);
     assert_eq!(id.sn.as_str(), Some("SN1"));
@@ -94,6 +95,7 @@ fn a_discovery_controller_says_so_and_knows_no_other_structure() {
 fn a_namespace_says_its_size_and_format() {
     let id = IdentifyNamespace::parse(&data(Cns::NAMESPACE, 3)).unwrap();
     assert_eq!((id.nsze, id.ncap, id.nuse), (1000, 1000, 1000));
+    assert_eq!(id.nvmcap, 512_000);
     assert_eq!((id.nlbaf.count(), id.format().block_size()), (1, Some(512)));
     assert_eq!((id.nmic.bits(), id.nsattr.bits(), id.dlfeat.bits()), (1, 0, 0b1001));
     assert_eq!((id.nsfeat.bits(), id.anagrpid), (0, 0));
@@ -143,6 +145,8 @@ fn an_id_without_a_namespace_is_all_zero_but_has_no_identifiers() {
         Cns::NAMESPACE_CSI,
         Cns::NAMESPACE_INDEPENDENT,
         Cns::ALLOCATED_NAMESPACE,
+        Cns::ALLOCATED_NAMESPACE_CSI,
+        Cns::ALLOCATED_NAMESPACE_INDEPENDENT,
         Cns::NAMESPACE_CONTROLLERS,
     ] {
         assert_eq!(data(cns, 2), [0; 4096], "{cns}");
@@ -159,6 +163,8 @@ fn no_namespace_and_all_namespaces_are_invalid_where_one_is_asked_for() {
         Cns::NAMESPACE_CSI,
         Cns::NAMESPACE_INDEPENDENT,
         Cns::ALLOCATED_NAMESPACE,
+        Cns::ALLOCATED_NAMESPACE_CSI,
+        Cns::ALLOCATED_NAMESPACE_INDEPENDENT,
         Cns::NAMESPACE_CONTROLLERS,
     ] {
         for nsid in [0, NSID_ALL] {
@@ -172,7 +178,12 @@ fn no_namespace_and_all_namespaces_are_invalid_where_one_is_asked_for() {
 fn namespace_lists_start_after_the_id_given() {
     let list =
         |cns, nsid| NamespaceList::parse(&data(cns, nsid)).unwrap().iter().collect::<Vec<_>>();
-    for cns in [Cns::ACTIVE_NAMESPACES, Cns::ACTIVE_NAMESPACES_CSI, Cns::ALLOCATED_NAMESPACES] {
+    for cns in [
+        Cns::ACTIVE_NAMESPACES,
+        Cns::ACTIVE_NAMESPACES_CSI,
+        Cns::ALLOCATED_NAMESPACES,
+        Cns::ALLOCATED_NAMESPACES_CSI,
+    ] {
         assert_eq!(list(cns, 0), [1, 3, 0xffff_fffe]);
         assert_eq!(list(cns, 1), [3, 0xffff_fffe]);
         assert_eq!(list(cns, 0xffff_fffd), [0xffff_fffe]);
@@ -214,7 +225,7 @@ fn the_nvm_command_set_is_the_only_one() {
 
 #[test]
 fn structures_of_other_command_sets_and_unknown_ones_are_invalid_fields() {
-    for cns in [Cns::NAMESPACE_CSI, Cns::CONTROLLER_CSI, Cns::ACTIVE_NAMESPACES_CSI] {
+    for cns in [0x05, 0x06, 0x07, 0x1a, 0x1b].map(Cns) {
         let outcome = failure(|id| (id.cns, id.csi) = (cns, Csi::ZONED));
         assert_eq!(outcome, logged(StatusCode::INVALID_FIELD));
     }

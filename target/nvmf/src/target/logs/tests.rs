@@ -177,7 +177,7 @@ fn feature_effects_and_the_firmware_slot_can_be_read() {
     let mut effects = FeatureEffectsLog::parse(&data).unwrap();
     assert_eq!(effects.feature_mut(FeatureId::ERROR_RECOVERY).bits(), 1 | 1 << 20);
     assert_eq!(effects.feature_mut(FeatureId::ARBITRATION).bits(), 1 | 1 << 21);
-    assert_eq!(effects.feature_mut(FeatureId::TIMESTAMP).bits(), 0);
+    assert_eq!(effects.feature_mut(FeatureId::HOST_MEMORY_BUFFER).bits(), 0);
     let data = page(&mut bench, queue, log(LogId::FIRMWARE_SLOT, 512));
     let slot = FirmwareSlotLog::parse(&data).unwrap();
     assert_eq!((slot.afi, slot.frs[0].as_str()), (1, Some(env!("CARGO_PKG_VERSION"))));
