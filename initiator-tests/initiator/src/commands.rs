@@ -4,7 +4,7 @@
 //! Fields are put into their dwords here and not by the wire crate's command structures, which the
 //! target reads them with.
 
-use nvme_spec_types::{AdminOpcode, Command, IoOpcode, SglDescriptor};
+use nvme_spec_types::{AdminOpcode, Command, Fuse, IoOpcode, SglDescriptor};
 
 /// Bit 30 of dword 12: Force Unit Access.
 const FUA: u32 = 1 << 30;
@@ -41,6 +41,14 @@ pub fn write(nsid: u32, slba: u64, blocks: u32, fua: bool) -> Command {
 /// Compare.
 pub fn compare(nsid: u32, slba: u64, blocks: u32) -> Command {
     range(IoOpcode::COMPARE, nsid, slba, blocks, 0)
+}
+
+/// The two commands of a fused Compare and Write, to be submitted one right after the other.
+pub fn compare_and_write(nsid: u32, slba: u64, blocks: u32) -> [Command; 2] {
+    let (mut first, mut second) = (compare(nsid, slba, blocks), write(nsid, slba, blocks, false));
+    first.set_fuse(Fuse::First);
+    second.set_fuse(Fuse::Second);
+    [first, second]
 }
 
 /// Verify.
@@ -170,6 +178,12 @@ mod tests {
         let command = get_log_page(0x70, 0, 1 << 32 | 4, 0x4_0004, true);
         assert_eq!(command.cdw10(), 0x0000_8070);
         assert_eq!((command.cdw11(), command.cdw12(), command.cdw13()), (1, 4, 1));
+    }
+
+    #[test]
+    fn the_halves_of_a_pair_say_which_they_are() {
+        let heads = compare_and_write(1, 0, 1).map(|c| [c.as_bytes()[0], c.as_bytes()[1]]);
+        assert_eq!(heads, [[5, 0x41], [1, 0x42]]);
     }
 
     #[test]

@@ -17,6 +17,9 @@
 //! - A *response credit* is a receive that the host has posted: no more responses are under way than
 //!   the host said it is ready for.
 //!
+//! - A fused pair has its blocks for itself (`core/claims.rs`). Operations of others on them wait
+//!   with all that they hold, for a pair that waits for nothing but disks.
+//!
 //! # Ends
 //! A queue that fails, breaks a rule or is told to close is *closing*: its queue pair is failed and
 //! drains. When every send-side work request has completed (and every receive of a receive queue of
@@ -25,6 +28,7 @@
 
 mod act;
 mod audit;
+mod claims;
 mod close;
 mod complete;
 mod conn;
@@ -38,6 +42,7 @@ mod tests;
 use crate::mail::{QueueParams, ToControl, ToCore};
 use crate::pool::{Buddy, Standing};
 use backing::{BackingId, BlockIo, IoDone};
+use claims::Claims;
 use conn::{Conn, Phase};
 use nvmf::queue::{Action, CloseReason};
 use nvmf::{QueueKey, Slot};
@@ -118,6 +123,8 @@ pub struct CoreStats {
     pub io_errors: u64,
     /// Commands handed to the control thread.
     pub executes: u64,
+    /// Operations that had to wait for the end of a fused pair on the same blocks.
+    pub claim_waits: u64,
     /// Commands that had to wait for a buffer.
     pub buffer_waits: u64,
     /// Times that a command had to wait for an RDMA READ credit.
@@ -180,6 +187,7 @@ pub struct Core<D: Device, B: BlockIo> {
     backing_at: Vec<u16>,
     /// Commands that wait for a buffer, first in, first out. Bounded by the slots of all queues.
     buffer_waits: VecDeque<BufferWait>,
+    claims: Claims,
     /// Connections with something staged for `serve`, each once.
     dirty: Vec<u16>,
     /// What the queue at hand asks for; empty between events.
@@ -236,6 +244,7 @@ impl<D: Device, B: BlockIo> Core<D, B> {
             backings: Vec::new(),
             backing_at: Vec::new(),
             buffer_waits: VecDeque::new(),
+            claims: Claims::default(),
             dirty: Vec::new(),
             actions: Vec::with_capacity(512),
             to_close: None,
@@ -303,6 +312,9 @@ impl<D: Device, B: BlockIo> Core<D, B> {
                     self.close(now, c, None, out);
                 }
             }
+            ToCore::Claim(id, range) => self.on_claim(id, range, out),
+            ToCore::Granted(id) => self.on_granted(now, id, out),
+            ToCore::Unclaim(id) => self.on_unclaim(now, id, out),
             ToCore::Publish(view) => {
                 for conn in self.conns.iter_mut().flatten() {
                     conn.queue.on_publish(&view);

@@ -8,7 +8,38 @@ use nvme_spec_types::log::ParameterLocation;
 use nvmf::target::{AbortToken, Binding};
 use nvmf::view::{QueueActivity, SubsystemView};
 use nvmf::{BackingRef, Outcome, QueueKey, Slot};
+use rdma::CoreIndex;
 use std::sync::Arc;
+
+/// A claim of a range of a backing, from the question to the end. Never used twice.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct ClaimId {
+    /// The core whose queue asks.
+    pub core: CoreIndex,
+    /// Counts the claims of that core.
+    pub number: u64,
+}
+
+/// Bytes of a backing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Range {
+    /// Which.
+    pub backing: BackingRef,
+    /// First byte.
+    pub start: u64,
+    /// The byte behind the last.
+    pub end: u64,
+}
+
+impl Range {
+    /// No bytes.
+    pub const NONE: Range = Range { backing: BackingRef(0), start: 0, end: 0 };
+
+    /// Whether any byte is in both.
+    pub fn overlaps(&self, other: &Range) -> bool {
+        self.backing == other.backing && self.start < other.end && other.start < self.end
+    }
+}
 
 /// How to serve a queue.
 #[derive(Debug, Clone)]
@@ -79,6 +110,13 @@ pub enum ToCore<E, B> {
     /// Fail the queue pair, drain the queue and give it back; answered by
     /// [`ToControl::Detached`]. Repeats are ignored.
     Close(QueueKey),
+    /// Begin no operation in this range but those of the claim's owner; answered by
+    /// [`ToControl::Quiet`] when the ones under way have ended.
+    Claim(ClaimId, Range),
+    /// Every core is quiet there: to the owner's core.
+    Granted(ClaimId),
+    /// The claim is over.
+    Unclaim(ClaimId),
     /// New namespaces of a subsystem.
     Publish(Arc<SubsystemView>),
     /// Make a backing usable.
@@ -142,6 +180,12 @@ pub enum ToControl<E> {
         /// Whether it was.
         stopped: bool,
     },
+    /// A slot wants a range for itself; answered by [`ToCore::Granted`].
+    Claim(ClaimId, Range),
+    /// Nothing but the owner's operations is under way there on this core, nor will be.
+    Quiet(ClaimId),
+    /// The owner is done, or does not want its claim any more.
+    Unclaim(ClaimId),
     /// The queue failed or its host broke a rule: it is draining.
     Closing {
         /// Which queue.

@@ -5,6 +5,7 @@
 
 mod admin;
 mod fabrics;
+mod fused;
 mod io;
 mod portions;
 mod sgl;
@@ -24,6 +25,7 @@ pub struct Case {
 pub const ALL: &[(&str, &[Case])] = &[
     ("admin", admin::CASES),
     ("fabrics", fabrics::CASES),
+    ("fused", fused::CASES),
     ("io", io::CASES),
     ("portions", portions::CASES),
     ("sgl", sgl::CASES),

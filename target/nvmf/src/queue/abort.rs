@@ -2,7 +2,7 @@
 //!
 //! A command can be stopped until its operations on backings are asked for: while it waits for a
 //! buffer, at once; while its data is being pulled, when the READs have ended, for they cannot be
-//! called back. What was stopped is completed as Command Abort Requested, and only then is the Abort
+//! called back. Either half of a fused pair stops both. What was stopped is completed as Command Abort Requested, and only then is the Abort
 //! answered (NVMe Base 2.1, 5.1.1). All else runs on, and the Abort says so.
 
 use super::slot::{Entry, State};
@@ -23,6 +23,10 @@ impl Queue {
                 out.push(Action::Withdraw(slot));
                 self.stop(slot, token, out);
             }
+            Some((slot, State::AwaitSecond)) => self.stop(slot, token, out),
+            Some((slot, State::AwaitPartner)) if self.stop_second_of(slot, out) => {
+                out.push(Action::Aborted { token, stopped: true });
+            }
             Some((slot, State::AwaitPull)) if self.entry(slot).abort.is_none() => {
                 self.entry_mut(slot).abort = Some(token);
             }
@@ -32,7 +36,7 @@ impl Queue {
 
     /// Completes a command that an Abort names, and then the Abort.
     pub(super) fn stop(&mut self, slot: Slot, token: AbortToken, out: &mut Vec<Action>) {
-        self.fail(slot, StatusCode::ABORT_REQUESTED.retryable(), out);
+        self.refuse(slot, StatusCode::ABORT_REQUESTED.retryable(), out);
         out.push(Action::Aborted { token, stopped: true });
     }
 }

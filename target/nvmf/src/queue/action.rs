@@ -87,19 +87,38 @@ pub enum Action {
     },
     /// Forget the slot's [`Action::Allocate`], which was not granted yet: the command was aborted.
     Withdraw(Slot),
-    /// Copy `len` bytes from `from` bytes into the in-capsule data area of the slot's receive to the
-    /// start of its buffer, at once.
+    /// Copy bytes of a capsule's data into the slot's buffer, at once.
     Lift {
-        /// For whom.
+        /// Whose buffer.
         slot: Slot,
-        /// Bytes into the data area.
+        /// Whose receive has the data: the slot itself, or the first command of its fused pair.
+        of: Slot,
+        /// Bytes into the in-capsule data area of that receive.
         from: u32,
         /// How many.
         len: u32,
+        /// Bytes into the buffer.
+        to: u32,
     },
     /// RDMA READ the slot's segments ([`super::Queue::segments`]) one after the other into its
-    /// buffer from byte 0; answer with [`super::Queue::on_pulled`] when all are there.
+    /// buffer from byte [`super::Queue::pull_to`] on; answer with [`super::Queue::on_pulled`] when
+    /// all are there.
     Pull(Slot),
+    /// Get a range of a backing for this slot alone: answer with [`super::Queue::on_claimed`] once
+    /// no operation of any other slot, queue or core on any byte of it is under way or will be
+    /// begun before [`Action::Unclaim`].
+    Claim {
+        /// For whom.
+        slot: Slot,
+        /// On which backing.
+        backing: BackingRef,
+        /// First byte.
+        offset: u64,
+        /// Bytes.
+        len: u64,
+    },
+    /// Let go of the slot's claim, granted or not.
+    Unclaim(Slot),
     /// Show the bytes to [`super::Queue::on_payload`].
     Peek {
         /// For whom.

@@ -51,7 +51,7 @@ impl Queue {
     pub(super) fn look_at_sources(&mut self, slot: Slot, out: &mut Vec<Action>) {
         let (data, len) = (self.entry(slot).data, self.entry(slot).len);
         if let DataAt::Capsule(from) = data {
-            out.push(Action::Lift { slot, from, len });
+            out.push(Action::Lift { slot, of: slot, from, len, to: 0 });
             self.release_recv(slot, out);
         }
         self.peek(slot, Place::Buffer(0), len, out);

@@ -14,7 +14,7 @@ use crate::{BackingRef, ExecStatus, Slot};
 use nvme_spec_types::nvm::{
     BlockCommand, BlockFlags, DatasetManagement, DsmAttributes, DsmRange, NSID_ALL,
 };
-use nvme_spec_types::{Command, IoOpcode, Status, StatusCode};
+use nvme_spec_types::{Command, Fuse, IoOpcode, Status, StatusCode};
 
 /// Unit in which places for I/O start, in bytes: what direct I/O asks for.
 pub(super) const ALIGNMENT: u32 = 4096;
@@ -35,7 +35,7 @@ pub(super) struct Extent {
 }
 
 impl Extent {
-    fn fua(&self) -> bool {
+    pub(super) fn fua(&self) -> bool {
         self.flags.contains(BlockFlags::FORCE_UNIT_ACCESS)
     }
 
@@ -75,6 +75,10 @@ impl Queue {
     pub(super) fn proceed_io(&mut self, slot: Slot, out: &mut Vec<Action>) {
         let entry = self.entry(slot);
         let (data, len) = (entry.data, entry.len);
+        if entry.command.fuse() != Fuse::Normal {
+            self.proceed_fused(slot, out);
+            return;
+        }
         match (entry.command.io_opcode(), data) {
             (IoOpcode::WRITE, DataAt::Capsule(at)) if at % ALIGNMENT == 0 => {
                 self.with_data(slot, out);
@@ -212,6 +216,10 @@ impl Queue {
             && step != Step::ForControl
         {
             self.count(slot, IoCounters::count_error);
+            if self.entry(slot).first.is_some() {
+                self.pair_failed(slot, step, status, out);
+                return;
+            }
             self.fail_midway(slot, status, out);
             return;
         }
@@ -219,6 +227,10 @@ impl Queue {
             (Step::ForControl, _) => {
                 self.entry_mut(slot).state = State::AwaitControl;
                 out.push(Action::Flushed { slot, failed });
+            }
+            (Step::PairWrite, _) => self.pair_written(slot, out),
+            (_, IoOpcode::WRITE) if self.entry(slot).first.is_some() => {
+                self.pair_goes_on(slot, step, out);
             }
             (Step::FlushBeforeRead, _) => {
                 let command = self.entry(slot).command;
@@ -265,6 +277,7 @@ impl Queue {
             return;
         }
         match difference {
+            _ if self.entry(slot).first.is_some() => self.pair_compared(slot, difference, out),
             None => {
                 let len = u64::from(self.entry(slot).len);
                 self.count(slot, |counters| counters.count_read(len));
@@ -356,7 +369,7 @@ impl Queue {
         match entry.data {
             DataAt::Capsule(at) if at % ALIGNMENT == 0 => Place::Capsule(at),
             DataAt::Capsule(from) => {
-                out.push(Action::Lift { slot, from, len: entry.len });
+                out.push(Action::Lift { slot, of: slot, from, len: entry.len, to: 0 });
                 self.release_recv(slot, out);
                 Place::Buffer(0)
             }
@@ -412,7 +425,7 @@ impl Queue {
         Ok(Extent { backing: namespace.backing, offset, len, flags: blocks.flags })
     }
 
-    fn max_transfer(&self) -> u32 {
+    pub(super) fn max_transfer(&self) -> u32 {
         let limit = self.config.max_transfer;
         self.view().map_or(limit, |view| view.max_transfer.min(limit))
     }

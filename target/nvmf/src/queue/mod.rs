@@ -18,13 +18,16 @@
 //! - Every slot ends with exactly one [`Action::Respond`] and one [`Queue::on_sent`], unless the
 //!   queue closes: then no more responses are made, and each slot ends when nothing of the reactor
 //!   is outstanding for it any more.
+//! - The two commands of a fused pair become one way through these states, that of the second, with a
+//!   claim on their blocks before the first operation (`fused.rs`).
 //! - A violation that cannot be answered yields [`Action::Close`].
 //!
 //! # Closing
 //! [`Queue::begin_close`] ends at once what waits for a buffer, for the control thread or for a
 //! free slot. A [`Action::Pull`], [`Action::Io`] or [`Action::Respond`] that was asked for is still
 //! answered, exactly once, also when the reactor never got to carry it out; that ends its slot.
-//! Afterwards the only action is [`Action::ReleaseRecv`], and events for ended slots are ignored.
+//! Afterwards the only actions are [`Action::ReleaseRecv`] and [`Action::Unclaim`], and events for
+//! ended slots are ignored.
 //!
 //! # Order of checks
 //! A command is checked in full before it takes anything but its slot: command id, PSDT and fuse,
@@ -35,6 +38,7 @@ mod abort;
 pub mod action;
 mod copy;
 mod data;
+mod fused;
 mod io;
 mod report;
 mod slot;
@@ -44,14 +48,16 @@ mod verify;
 
 pub use action::{Action, CloseReason, Io, IoKind, MAX_SEGMENTS, Place, RecvToken, RemoteSegment};
 pub use copy::{COPY_FORMATS, MAX_COPY_BLOCKS, MAX_COPY_RANGE_BLOCKS, MAX_COPY_RANGES};
+pub use fused::fused_limit;
 
 use crate::target::Binding;
 use crate::view::SubsystemView;
 use crate::{Outcome, Slot};
 use data::Need;
+use fused::Fused;
 use nvme_spec_types::command::COMMAND_SIZE;
 use nvme_spec_types::{
-    AdminOpcode, Command, Completion, DataDirection, FabricsType, Fuse, IoOpcode, Psdt, Status,
+    AdminOpcode, Command, Completion, DataDirection, FabricsType, IoOpcode, Psdt, Status,
     StatusCode,
 };
 use report::Reports;
@@ -118,6 +124,8 @@ pub struct Queue {
     cids: Box<[u64; 1024]>,
     /// What the error log is told of failures.
     reports: Reports,
+    /// What the last capsule leaves for a second command of a fused pair.
+    fused: Fused,
     /// Submission queue head: entries freed so far, modulo the queue's size.
     head: u16,
 }
@@ -136,6 +144,7 @@ impl Queue {
             outstanding: 0,
             cids: Box::new([0; 1024]),
             reports: Reports::default(),
+            fused: Fused::Nothing,
             head: 0,
         }
     }
@@ -153,6 +162,11 @@ impl Queue {
     /// The host memory of a command's data; its lengths add up to what the command moves.
     pub fn segments(&self, slot: Slot) -> &[RemoteSegment] {
         self.entry(slot).segments()
+    }
+
+    /// Where in the slot's buffer its [`Action::Pull`] begins, in bytes.
+    pub fn pull_to(&self, slot: Slot) -> u32 {
+        self.entry(slot).pull_to
     }
 
     /// The command in a slot.
@@ -285,6 +299,7 @@ impl Queue {
                     self.stop(slot, token, out);
                 }
             }
+            State::AwaitPull if self.entry(slot).first.is_some() => self.gather(slot, out),
             State::AwaitPull => match self.entry(slot).control {
                 Some(_) => {
                     let len = self.entry(slot).len;
@@ -306,7 +321,7 @@ impl Queue {
                 });
                 match located {
                     Ok(()) => self.proceed(slot, out),
-                    Err(status) => self.fail(slot, status, out),
+                    Err(status) => self.refuse(slot, status, out),
                 }
             }
             State::AwaitPayload => match self.entry(slot).command.io_opcode() {
@@ -390,7 +405,10 @@ impl Queue {
                 | State::AwaitPull
                 | State::AwaitIo { .. }
                 | State::AwaitSent { .. } => {}
-                State::AwaitDescriptors
+                State::AwaitSecond
+                | State::AwaitPartner
+                | State::AwaitClaim
+                | State::AwaitDescriptors
                 | State::AwaitBuffer
                 | State::AwaitPayload
                 | State::AwaitSource
@@ -410,21 +428,24 @@ impl Queue {
         entry.occupy(capsule.command, capsule.received, capsule.recv);
         entry.owns_cid = !conflict;
         entry.control = control;
-        if conflict {
-            self.fail(slot, StatusCode::COMMAND_ID_CONFLICT.with_dnr(), out);
-            return;
+        if !conflict {
+            self.cids[usize::from(cid >> 6)] |= 1 << (cid & 63);
         }
-        self.cids[usize::from(cid >> 6)] |= 1 << (cid & 63);
-        match self.check(slot) {
+        let paired = self.pair_up(slot, out);
+        let checked = match conflict {
+            true => Err(StatusCode::COMMAND_ID_CONFLICT.with_dnr()),
+            false => paired.and_then(|()| self.check(slot)),
+        };
+        match checked {
             Ok(()) => self.proceed(slot, out),
-            Err(status) => self.fail(slot, status, out),
+            Err(status) => self.refuse(slot, status, out),
         }
     }
 
     /// All checks that need nothing but the capsule.
     fn check(&mut self, slot: Slot) -> Result<(), Status> {
         let command = &self.entry(slot).command;
-        if command.psdt() != Psdt::Sgl || command.fuse() != Fuse::Normal {
+        if command.psdt() != Psdt::Sgl || !self.can_be_fused_so(slot) {
             return Err(StatusCode::INVALID_FIELD.with_dnr());
         }
         let is_connect = command.fabrics_type() == Some(FabricsType::CONNECT);
@@ -493,6 +514,10 @@ impl Queue {
     /// The buffer is there: pulls the host's data, or goes on without.
     fn with_buffer(&mut self, slot: Slot, out: &mut Vec<Action>) {
         let entry = self.entry(slot);
+        if entry.first.is_some() {
+            self.gather(slot, out);
+            return;
+        }
         let pulls =
             entry.data == DataAt::Host && entry.direction() == DataDirection::HostToController;
         if pulls {
@@ -569,6 +594,7 @@ impl Queue {
     /// Frees a slot and lets the next capsule have it.
     fn end(&mut self, slot: Slot, out: &mut Vec<Action>) {
         self.release_recv(slot, out);
+        self.unclaim(slot, out);
         let entry = self.entry_mut(slot);
         let responded = matches!(entry.state, State::AwaitSent { .. });
         entry.state = State::Free;

@@ -1,8 +1,8 @@
 //! A command's place: what it is, where its data is, and what it waits for.
 
 use super::action::{MAX_SEGMENTS, RecvToken, RemoteSegment};
-use crate::BackingRef;
 use crate::target::AbortToken;
+use crate::{BackingRef, Slot};
 use nvme_spec_types::{Command, DataDirection, Status};
 
 /// What a slot waits for. Each variant but `Free` names the one event (or the one kind of event)
@@ -11,6 +11,10 @@ use nvme_spec_types::{Command, DataDirection, Status};
 pub(super) enum State {
     /// Nothing: no command is here.
     Free,
+    /// The next capsule, of a fused pair's first command.
+    AwaitSecond,
+    /// The end of the second command of its fused pair, which does the work of both.
+    AwaitPartner,
     /// The descriptor list of the capsule ([`super::Queue::on_payload`]).
     AwaitDescriptors,
     /// A buffer ([`super::Queue::on_buffer`]).
@@ -19,6 +23,8 @@ pub(super) enum State {
     AwaitPull,
     /// A look at the data ([`super::Queue::on_payload`]).
     AwaitPayload,
+    /// Its blocks for itself ([`super::Queue::on_claimed`]).
+    AwaitClaim,
     /// A look at the next source range of a Copy ([`super::Queue::on_payload`]).
     AwaitSource,
     /// So many operations on backings ([`super::Queue::on_io_done`]).
@@ -54,14 +60,17 @@ pub(super) enum Step {
     ForControl,
     /// The write of what a Copy has read.
     CopyWrite,
+    /// The write of a fused pair.
+    PairWrite,
 }
 
-/// How far a command is that works through its blocks in portions (Verify, Copy).
+/// How far a command is that works through its blocks in portions (Verify, Copy), and which blocks
+/// a fused pair has claimed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) struct Progress {
     /// Source range at hand, of a Copy.
     pub(super) range: u8,
-    /// Where that range is.
+    /// Where that range, or the claimed one, is.
     pub(super) source: BackingRef,
     /// Its first byte there.
     pub(super) offset: u64,
@@ -113,6 +122,12 @@ pub(super) struct Entry {
     pub(super) len: u32,
     segments: [RemoteSegment; MAX_SEGMENTS],
     segment_count: u8,
+    /// Where the next pull puts its first byte in the buffer.
+    pub(super) pull_to: u32,
+    /// Of the second command of a fused pair: the first.
+    pub(super) first: Option<Slot>,
+    /// Whether it has asked for a claim that it did not let go of.
+    pub(super) claims: bool,
     /// How far it is, where it works in portions.
     pub(super) progress: Progress,
     /// Remote key that the host wants invalidated by the response.
@@ -140,6 +155,9 @@ impl Entry {
             len: 0,
             segments: [RemoteSegment::default(); MAX_SEGMENTS],
             segment_count: 0,
+            pull_to: 0,
+            first: None,
+            claims: false,
             progress: Progress::default(),
             invalidate: None,
             abort: None,
@@ -157,6 +175,8 @@ impl Entry {
         self.data = DataAt::Nowhere;
         self.len = 0;
         self.segment_count = 0;
+        self.pull_to = 0;
+        self.first = None;
         self.progress = Progress::default();
         self.invalidate = None;
         self.abort = None;
@@ -169,6 +189,12 @@ impl Entry {
     /// Which way the command's data goes.
     pub(super) fn direction(&self) -> DataDirection {
         self.control.unwrap_or_else(|| self.command.io_opcode().direction())
+    }
+
+    /// Takes over the segments of another command.
+    pub(super) fn copy_segments(&mut self, of: &[RemoteSegment]) {
+        self.segments[..of.len()].copy_from_slice(of);
+        self.segment_count = of.len() as u8;
     }
 
     /// Adds a segment; at most [`MAX_SEGMENTS`] are ever added.

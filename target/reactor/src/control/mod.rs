@@ -11,6 +11,7 @@
 //! `reject` when it never had an endpoint. Everything that a host can make grow has a bound in
 //! [`ControlConfig`].
 
+mod claims;
 mod config;
 mod log_limit;
 mod queues;
@@ -23,6 +24,7 @@ pub use config::ControlConfig;
 use crate::core::Core;
 use crate::mail::{ToControl, ToCore};
 use backing::{BackingId, BlockIo};
+use claims::Claims;
 use log_limit::LogLimit;
 use nvmf::target::{
     AllowedHosts, ConfigError, DiscoveryConfig, NamespaceConfig, PortConfig, SubsystemConfig,
@@ -119,6 +121,7 @@ where
     listeners: BTreeMap<ListenerId, ListenerStatus>,
     /// Backings being removed, and how many cores still have them.
     removing: BTreeMap<BackingId, usize>,
+    claims: Claims,
     stopping: Stopping,
     limits: Limits,
     /// What the target asked for and was not carried out yet.
@@ -145,6 +148,7 @@ where
             queues: Queues::default(),
             listeners: BTreeMap::new(),
             removing: BTreeMap::new(),
+            claims: Claims::new(config.data_cores),
             stopping: Stopping::No,
             limits: Limits {
                 rejected: LogLimit::new(),

@@ -212,7 +212,11 @@ where
             ToControl::Closing { key, reason } => self.close(now, key, &reason),
             ToControl::Detached { key, endpoint } => self.on_detached(key, endpoint),
             ToControl::BackingRemoved(id) => self.on_backing_removed(id),
+            ToControl::Claim(id, range) => self.claims.on_ask(id, range),
+            ToControl::Quiet(id) => self.claims.on_quiet(id),
+            ToControl::Unclaim(id) => self.claims.on_end(id),
         }
+        self.tell_of_claims(now);
         self.carry_out(now);
     }
 

@@ -3,7 +3,7 @@
 use super::conn::{Conn, Doing, Phase, tag};
 use super::receive::{Ring, of_token};
 use super::{BufferWait, Core};
-use crate::mail::ToControl;
+use crate::mail::{Range, ToControl};
 use crate::status::exec_status;
 use backing::{BackingId, BlockIo, IoError, IoOp, IoRequest};
 use nvmf::Slot;
@@ -50,16 +50,17 @@ impl<D: Device, B: BlockIo> Core<D, B> {
             Action::Withdraw(slot) => {
                 self.buffer_waits.retain(|wait| wait.conn != c || wait.slot != slot);
             }
-            Action::Lift { slot, from, len } => {
-                let source = place(&self.rings, conn, slot, Place::Capsule(from), len);
+            Action::Lift { slot, of, from, len, to } => {
+                let source = place(&self.rings, conn, of, Place::Capsule(from), len);
                 let buffer = conn.slot(slot).buffer;
-                self.region.copy_to(source, &self.region, buffer);
+                self.region.copy_to(source, &self.region, buffer.slice(to, len));
             }
             Action::Pull(slot) => {
+                let to = conn.queue.pull_to(slot);
                 let state = conn.slot(slot);
                 state.doing = Doing::Pulling;
                 state.segment = 0;
-                state.moved = 0;
+                state.moved = to;
                 conn.read_waits.push_back(slot);
                 self.mark_dirty(c);
             }
@@ -70,6 +71,11 @@ impl<D: Device, B: BlockIo> Core<D, B> {
                 conn.queue.on_payload(slot, bytes, &mut self.actions);
             }
             Action::Io { slot, io } => self.submit(now, c, slot, io),
+            Action::Claim { slot, backing, offset, len } => {
+                let range = Range { backing, start: offset, end: offset + len };
+                out.push(self.claims.ask(self.config.index, c, slot, range));
+            }
+            Action::Unclaim(slot) => out.extend(self.claims.let_go(c, slot)),
             Action::Compare { slot, a, b, len } => {
                 let a = place(&self.rings, conn, slot, a, len);
                 let b = place(&self.rings, conn, slot, b, len);
@@ -121,8 +127,14 @@ impl<D: Device, B: BlockIo> Core<D, B> {
         }
     }
 
-    /// Hands an operation to storage, or fails it when its backing is not (or no longer) there.
-    fn submit(&mut self, now: Now, c: u16, slot: Slot, mut io: Io) {
+    /// Hands an operation to storage, or fails it when its backing is not (or no longer) there. It
+    /// waits while a fused pair has its blocks.
+    pub(super) fn submit(&mut self, now: Now, c: u16, slot: Slot, mut io: Io) {
+        let touches = Range { backing: io.backing, start: io.offset, end: io.offset + io.len };
+        if self.claims.any() && self.claims.holds_back(c, slot, &io, &touches) {
+            self.stats.claim_waits += 1;
+            return;
+        }
         let at = self.backing(io.backing.0);
         if let (IoKind::Write { .. }, Place::Capsule(from)) = (io.kind, io.place)
             && self.vacate_recv(c, slot, from, io.len as u32)
@@ -142,7 +154,15 @@ impl<D: Device, B: BlockIo> Core<D, B> {
         };
         backing.in_flight += 1;
         conn.ios += 1;
-        conn.slot(slot).ios += 1;
+        let state = conn.slot(slot);
+        if state.ios > 0 {
+            let before = state.touches;
+            state.touches.start = before.start.min(touches.start);
+            state.touches.end = before.end.max(touches.end);
+        } else {
+            state.touches = touches;
+        }
+        state.ios += 1;
         let (op, has_data) = match io.kind {
             IoKind::Read => (IoOp::Read, true),
             IoKind::Write { fua } => (IoOp::Write { fua }, true),

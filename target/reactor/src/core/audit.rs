@@ -85,6 +85,10 @@ impl<D: Device, B: BlockIo> Core<D, B> {
                 return Err(format!("slot {} waits for a buffer in vain", wait.slot.0));
             }
         }
+        if self.claims.held_back() > 0 && !self.claims.any() {
+            let held = self.claims.held_back();
+            return Err(format!("{held} operations wait for the end of no claim"));
+        }
         Ok(())
     }
 }

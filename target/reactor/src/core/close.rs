@@ -32,6 +32,7 @@ impl<D: Device, B: BlockIo> Core<D, B> {
         self.buffer_waits.retain(|wait| wait.conn != c);
         conn.queue.begin_close(&mut self.actions);
         self.carry_out(now, c, out);
+        self.drop_held_back(now, c, out);
         for at in 0..self.conn(c).slots.len() {
             let slot = Slot(at as u16);
             let state = *self.conn(c).slot(slot);

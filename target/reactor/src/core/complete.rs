@@ -184,6 +184,9 @@ impl<D: Device, B: BlockIo> Core<D, B> {
         state.ios -= 1;
         let last = state.ios == 0;
         let phase = conn.phase;
+        if last && self.claims.any() {
+            self.claims.ended(c, slot, out);
+        }
         let (conn, actions) = self.conn_and_actions(c);
         conn.queue.on_io_done(slot, exec_status(done.result), actions);
         if last && phase != Phase::Open {

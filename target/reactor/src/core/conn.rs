@@ -1,7 +1,7 @@
 //! A queue's connection as its core sees it.
 
 use super::CoreConfig;
-use crate::mail::QueueParams;
+use crate::mail::{QueueParams, Range};
 use nvmf::queue::{Queue, QueueConfig};
 use nvmf::view::QueueActivity;
 use nvmf::{QueueKey, Slot};
@@ -57,6 +57,8 @@ pub(super) struct SlotState {
     pub(super) invalidate: Option<u32>,
     /// Operations on backings in flight.
     pub(super) ios: u32,
+    /// From the first to the last byte that those in flight touch.
+    pub(super) touches: Range,
 }
 
 impl SlotState {
@@ -71,6 +73,7 @@ impl SlotState {
         push: 0,
         invalidate: None,
         ios: 0,
+        touches: Range::NONE,
     };
 }
 

@@ -1,5 +1,6 @@
 //! A core between a device and a disk that the test plays.
 
+mod claims;
 mod credits;
 mod ends;
 mod fake;

@@ -47,7 +47,7 @@ fn a_write_at_an_odd_place_of_the_capsule_is_lifted_into_a_buffer() {
     assert_eq!(
         rig.buffer(S0),
         [
-            Action::Lift { slot: S0, from: 16, len: 512 },
+            Action::Lift { slot: S0, of: S0, from: 16, len: 512, to: 0 },
             release(1),
             io(S0, IoKind::Write { fua: false }, 512, 512, Place::Buffer(0)),
         ]

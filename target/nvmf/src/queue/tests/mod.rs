@@ -3,6 +3,7 @@
 mod closing;
 mod connect;
 mod control;
+mod fused;
 mod io;
 mod portions;
 mod random;
@@ -16,7 +17,7 @@ use crate::view::{HostSettings, IoCounters, NamespaceView};
 use crate::{BackingRef, ExecStatus, SubsystemRef};
 use nvme_spec_types::fabrics::{Connect, ConnectAttributes};
 use nvme_spec_types::nvm::{BlockCommand, BlockFlags};
-use nvme_spec_types::{IoOpcode, SglDescriptor, ZeroBased};
+use nvme_spec_types::{Fuse, IoOpcode, SglDescriptor, ZeroBased};
 
 const ENTRIES: u16 = 4;
 const IN_CAPSULE: u32 = 8192;

@@ -51,7 +51,7 @@ impl Rig {
         assert_eq!(
             self.buffer(S0),
             [
-                Action::Lift { slot: S0, from: 0, len },
+                Action::Lift { slot: S0, of: S0, from: 0, len, to: 0 },
                 release(recv),
                 Action::Peek { slot: S0, place, len },
             ]

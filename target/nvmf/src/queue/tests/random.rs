@@ -8,6 +8,8 @@ use std::collections::BTreeSet;
 enum Op {
     /// A capsule with so many bytes behind it.
     Capsule { bytes: Box<[u8; 64]>, data: u32 },
+    /// The two commands of a fused pair, of one range or of two.
+    Pair { halves: Box<[[u8; 64]; 2]>, data: u32 },
     /// Answer the n-th of what is outstanding.
     Answer(usize),
     /// Abort a command by id.
@@ -63,6 +65,22 @@ fn prop_types(random: u32) -> u32 {
     [0x00, 0x01, 0x04, 0x05, 0x06, 0x08][random as usize % 6]
 }
 
+fn pair() -> impl Strategy<Value = Box<[[u8; 64]; 2]>> {
+    let nsid = prop::sample::select(vec![1, 1, 1, 5]);
+    let other = prop::sample::select(vec![0, 0, 0, 0, 1]);
+    (nsid, [sgl(), sgl()], 0..7u16, 0..1000u64, 1..80u32, other).prop_map(
+        |(nsid, [a, b], cid, slba, count, other)| {
+            let mut first = blocks_on(nsid, IoOpcode::COMPARE, slba, count, a);
+            let mut second = blocks_on(nsid, IoOpcode::WRITE, slba + other, count, b);
+            first.set_cid(cid);
+            first.set_fuse(Fuse::First);
+            second.set_cid(cid + 1);
+            second.set_fuse(Fuse::Second);
+            Box::new([*first.as_bytes(), *second.as_bytes()])
+        },
+    )
+}
+
 fn op() -> impl Strategy<Value = Op> {
     let data = prop_oneof![Just(0u32), Just(512), Just(4096), 0..9000u32];
     prop_oneof![
@@ -70,6 +88,7 @@ fn op() -> impl Strategy<Value = Op> {
             .prop_map(|(bytes, data)| Op::Capsule { bytes: Box::new(bytes), data }),
         1 => any::<[u8; 64]>()
             .prop_map(|bytes| Op::Capsule { bytes: Box::new(bytes), data: 64 }),
+        3 => (pair(), 0..9000u32).prop_map(|(halves, data)| Op::Pair { halves, data }),
         20 => any::<usize>().prop_map(Op::Answer),
         1 => (0..8u16).prop_map(Op::Abort),
         1 => Just(Op::Close),
@@ -92,6 +111,7 @@ enum Owed {
     Buffer(Slot),
     Pull(Slot),
     Io(Slot),
+    Claim(Slot),
     Execute(Slot),
     Send(Slot),
     Reported,
@@ -102,6 +122,7 @@ struct Reactor {
     queue: Queue,
     owed: Vec<Owed>,
     recvs: BTreeSet<u32>,
+    claims: BTreeSet<Slot>,
     next_recv: u32,
     taken: usize,
     aborts: u64,
@@ -136,7 +157,7 @@ impl Reactor {
                     self.owed.push(Owed::Buffer(slot));
                 }
                 Action::Withdraw(slot) => self.owed.retain(|owed| *owed != Owed::Buffer(slot)),
-                Action::Lift { slot, .. } => assert!(self.holds(slot)),
+                Action::Lift { of, .. } => assert!(self.holds(of)),
                 Action::Pull(slot) => {
                     assert!(self.queue.data_len(slot) > 0);
                     self.owed.push(Owed::Pull(slot));
@@ -164,6 +185,14 @@ impl Reactor {
                 Action::Compare { slot, .. } => {
                     let difference = self.chance().is_multiple_of(2).then_some(1);
                     self.queue.on_compared(slot, difference, &mut next);
+                }
+                Action::Claim { slot, len, .. } => {
+                    assert!(len > 0 && !self.closed && self.claims.insert(slot));
+                    self.owed.push(Owed::Claim(slot));
+                }
+                Action::Unclaim(slot) => {
+                    assert!(self.claims.remove(&slot));
+                    self.owed.retain(|owed| *owed != Owed::Claim(slot));
                 }
                 Action::Execute { slot, data } => {
                     if let Some((Place::Capsule(_), _)) = data {
@@ -195,6 +224,16 @@ impl Reactor {
         self.owed.retain(|owed| matches!(owed, Owed::Pull(_) | Owed::Io(_) | Owed::Send(_)));
     }
 
+    fn capsule(&mut self, bytes: &[u8; 64], data: u32) {
+        let recv = self.next_recv;
+        self.next_recv += 1;
+        self.recvs.insert(recv);
+        self.taken += 1;
+        let mut out = Vec::new();
+        self.queue.on_capsule(bytes, 64 + data, RecvToken(recv), &mut out);
+        self.carry_out(out);
+    }
+
     fn answer(&mut self, at: usize) {
         if self.owed.is_empty() {
             return;
@@ -214,6 +253,7 @@ impl Reactor {
             Owed::Execute(slot) if self.chance().is_multiple_of(4) => {
                 self.queue.on_flush(slot, &[BackingRef(10), BackingRef(50)], &mut out);
             }
+            Owed::Claim(slot) => self.queue.on_claimed(slot, &mut out),
             Owed::Execute(slot) => {
                 let outcome = match self.chance() % 3 {
                     0 => Outcome::error(StatusCode::INVALID_FIELD.with_dnr()),
@@ -238,6 +278,7 @@ fn run(qid: u16, bind: bool, seed: u64, ops: &[Op]) {
         queue: rig.queue,
         owed: Vec::new(),
         recvs: BTreeSet::new(),
+        claims: BTreeSet::new(),
         next_recv: 0,
         taken: 0,
         aborts: 0,
@@ -248,14 +289,11 @@ fn run(qid: u16, bind: bool, seed: u64, ops: &[Op]) {
     };
     for op in ops {
         match op {
-            Op::Capsule { bytes, data } => {
-                let recv = reactor.next_recv;
-                reactor.next_recv += 1;
-                reactor.recvs.insert(recv);
-                reactor.taken += 1;
-                let mut out = Vec::new();
-                reactor.queue.on_capsule(bytes, 64 + data, RecvToken(recv), &mut out);
-                reactor.carry_out(out);
+            Op::Capsule { bytes, data } => reactor.capsule(bytes, *data),
+            Op::Pair { halves, data } => {
+                for half in halves.iter() {
+                    reactor.capsule(half, *data);
+                }
             }
             Op::Answer(at) => reactor.answer(*at),
             Op::Abort(cid) => {
@@ -274,8 +312,17 @@ fn run(qid: u16, bind: bool, seed: u64, ops: &[Op]) {
     while !reactor.owed.is_empty() {
         reactor.answer(0);
     }
+    if !reactor.closed && !reactor.queue.is_drained() {
+        // A first command waits for its second until another capsule comes.
+        let flush = Command::io(IoOpcode::FLUSH, 99, 1, SglDescriptor::NO_DATA);
+        reactor.capsule(flush.as_bytes(), 0);
+        while !reactor.owed.is_empty() {
+            reactor.answer(0);
+        }
+    }
     assert!(reactor.queue.is_drained());
     assert_eq!(reactor.recvs, BTreeSet::new());
+    assert_eq!(reactor.claims, BTreeSet::new());
     if reactor.closed {
         assert!(reactor.responded <= reactor.taken);
     } else {

@@ -8,10 +8,10 @@ use super::super::logs::error::ENTRIES;
 use super::super::property::VERSION;
 use super::super::subsystem::Namespace;
 use super::super::{ADMIN_QUEUE_ENTRIES, MAX_NAMESPACES, Target};
-use crate::queue::{COPY_FORMATS, MAX_SEGMENTS};
+use crate::queue::{COPY_FORMATS, MAX_SEGMENTS, fused_limit};
 use nvme_spec_types::fixed_str::FixedStr;
 use nvme_spec_types::identify::{
-    Cmic, ControllerAttributes, ControllerType, EntrySizes, IdentifyController,
+    Cmic, ControllerAttributes, ControllerType, EntrySizes, FusedOperations, IdentifyController,
     IdentifyControllerNvm, LogPageAttributes, OptionalFabricsCommands, OptionalNvmCommands,
     SglSupport, VolatileWriteCache,
 };
@@ -26,6 +26,14 @@ const RAB: u8 = 7;
 const FRMW: u8 = 1 << 1 | 1;
 /// Discovery Controller Type: it tells about its own subsystems.
 const DIRECT_DISCOVERY: u8 = 1;
+
+/// log2 of the largest logical block: atomic units of a controller hold for every format.
+const MOST_LBA_SHIFT: u8 = 12;
+
+/// Blocks of a fused pair at most (ACWU, NACWU), at least one.
+pub(super) fn fused_blocks(max_transfer: u32, lba_shift: u8) -> ZeroBased<u16> {
+    ZeroBased::<u16>::saturating(fused_limit(max_transfer) >> lba_shift)
+}
 
 /// Firmware revision (FR): this program's version, cut to 8 characters.
 pub(in super::super) fn firmware_revision() -> FixedStr<8> {
@@ -87,6 +95,12 @@ impl Target {
                     | OptionalNvmCommands::VERIFY
                     | OptionalNvmCommands::COPY;
                 id.cdfs = COPY_FORMATS;
+                // A pair is atomic to everybody; of plain writes one block is promised here, and
+                // more by namespaces whose backing keeps more whole.
+                if fused_limit(self.config.max_transfer) > 0 {
+                    id.fuses = FusedOperations::COMPARE_AND_WRITE;
+                    id.acwu = fused_blocks(self.config.max_transfer, MOST_LBA_SHIFT);
+                }
                 // Always there: a namespace with a cache may come later, and the host looks only
                 // once. Namespaces without one say so themselves.
                 id.vwc = VolatileWriteCache::PRESENT

@@ -46,7 +46,7 @@ impl Target {
         let active = || active_namespace(subsystem, identify.nsid);
         let data: Vec<u8> = match identify.cns {
             Cns::NAMESPACE | Cns::ALLOCATED_NAMESPACE => match active()? {
-                Some(namespace) => namespace.identify().to_bytes().into(),
+                Some(namespace) => namespace.identify(self.config.max_transfer).to_bytes().into(),
                 None => IdentifyNamespace::default().to_bytes().into(),
             },
             Cns::CONTROLLER => self.identify_controller(controller).to_bytes().into(),

@@ -1,6 +1,7 @@
 //! Identify Namespace.
 
 use super::super::subsystem::Namespace;
+use super::controller::fused_blocks;
 use crate::queue::{MAX_COPY_BLOCKS, MAX_COPY_RANGE_BLOCKS, MAX_COPY_RANGES};
 use nvme_spec_types::ZeroBased;
 use nvme_spec_types::identify::{
@@ -12,8 +13,8 @@ use nvme_spec_types::identify::{
 
 impl Namespace {
     /// Identify Namespace (NVM 1.1, 4.1.5.1). The one format is the current one: there is no
-    /// Format NVM.
-    pub(super) fn identify(&self) -> IdentifyNamespace {
+    /// Format NVM. `max_transfer` is that of the controllers, in bytes.
+    pub(super) fn identify(&self, max_transfer: u32) -> IdentifyNamespace {
         let ns = &self.config;
         let mut id = IdentifyNamespace {
             nsze: ns.block_count,
@@ -39,6 +40,7 @@ impl Namespace {
             id.nsfeat |= NamespaceFeatures::ATOMIC_UNITS;
             id.nawun = unit;
             id.nawupf = unit;
+            id.nacwu = fused_blocks(max_transfer, ns.lba_shift);
         }
         if ns.optimal_blocks > 0 {
             let unit = blocks(ns.optimal_blocks);

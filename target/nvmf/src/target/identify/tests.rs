@@ -55,6 +55,7 @@ fn the_controller_says_what_linux_needs_for_rdma() {
     assert_eq!((id.tnvmcap, id.unvmcap), (3 * 512_000, 0));
     assert_eq!(id.oncs.bits(), 1 | 1 << 2 | 1 << 3 | 1 << 4 | 1 << 6 | 1 << 7 | 1 << 8);
     assert_eq!(id.cdfs, 0b101);
+    assert_eq!((id.fuses.bits(), id.acwu.count()), (1, 128));
     assert_eq!(id.vwc.bits(), 0b111);
     assert_eq!(id.sn.as_str(), Some("SN1"));
     assert_eq!(id.mn.as_str(), Some("a model"));
@@ -100,7 +101,7 @@ fn a_namespace_says_its_size_and_format() {
     assert_eq!((id.nmic.bits(), id.nsattr.bits(), id.dlfeat.bits()), (1, 0, 0b1001));
     assert_eq!((id.nsfeat.bits(), id.anagrpid), (0, 0));
     let large = NamespaceConfig { lba_shift: 12, ..namespace_config(1) };
-    assert_eq!(namespace(large).identify().format().block_size(), Some(4096));
+    assert_eq!(namespace(large).identify(1 << 20).format().block_size(), Some(4096));
 }
 
 #[test]
@@ -116,9 +117,10 @@ fn what_the_backing_gives_is_in_the_namespace_structures() {
         ..namespace_config(1)
     };
     let ns = namespace(config);
-    let id = ns.identify();
+    let id = ns.identify(1 << 20);
     assert_eq!(id.nsfeat, NamespaceFeatures::ATOMIC_UNITS | NamespaceFeatures::OPTIMAL_WRITE);
     assert_eq!((id.nawun.count(), id.nawupf.count(), id.npwg.count()), (8, 8, 65536));
+    assert_eq!(id.nacwu.count(), 1 << 10, "half of the largest transfer");
     assert_eq!((id.nsattr.bits(), id.dlfeat.bits()), (1, 0));
     assert_eq!((id.nguid, id.eui64), ([3; 16], [4; 8]));
     let independent = ns.identify_independent();
