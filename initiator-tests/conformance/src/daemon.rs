@@ -9,6 +9,8 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
+/// Its control socket, in its folder.
+const SOCKET: &str = "control.sock";
 /// How long the daemon may take to be ready.
 const READY_WITHIN: Duration = Duration::from_secs(20);
 
@@ -45,11 +47,14 @@ impl Daemon {
         Daemon::serve(address, &text)
     }
 
-    /// Starts one with this configuration, by which it listens on `address`.
+    /// Starts one with this configuration, by which it listens on `address`; with a control socket
+    /// of its own.
     pub fn serve(address: SocketAddr, config: &str) -> Daemon {
         let folder = tempfile::tempdir().expect("a folder");
         let file = folder.path().join("nvmfd.toml");
-        std::fs::write(&file, config).expect("the configuration");
+        let socket = folder.path().join(SOCKET);
+        let control = format!("[control]\nsocket = \"{}\"\n", socket.display());
+        std::fs::write(&file, format!("{config}{control}")).expect("the configuration");
         let log = folder.path().join("log");
         let child = Command::new(program())
             .args(["serve", "--config"])
@@ -83,6 +88,18 @@ impl Daemon {
     /// Its process.
     pub fn pid(&self) -> u32 {
         self.child.id()
+    }
+
+    /// What `nvmfd` with these words says about it, through its control socket.
+    ///
+    /// # Panics
+    /// When it refuses.
+    pub fn ask(&self, words: &[&str]) -> String {
+        let mut command = Command::new(program());
+        command.args(words).arg("--socket").arg(self.folder.path().join(SOCKET));
+        let out = command.output().expect("nvmfd starts");
+        assert!(out.status.success(), "{words:?}: {}", String::from_utf8_lossy(&out.stderr));
+        String::from_utf8_lossy(&out.stdout).into_owned()
     }
 
     /// What it wrote so far.

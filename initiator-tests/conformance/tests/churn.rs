@@ -1,9 +1,10 @@
 //! Many hosts connect to the daemon, run I/O and leave, again and again: what they took is given
 //! back.
 //!
-//! The daemon's bounds are what shows a leak in its tables: it is configured for exactly as many
-//! queues and controller ids as there are at a time, so that one that is not given back keeps a host
-//! of the next round outside. Descriptors and memory are counted from outside, when all is over.
+//! When all is over the daemon has no connection and no queue by its own account, and descriptors
+//! and memory are counted from outside. Between rounds its bounds show what is left: it is
+//! configured for exactly as many queues and controller ids as there are at a time, so that one that
+//! is not given back keeps a host of the next round outside.
 //!
 //! `CHURN_HOSTS` (64), `CHURN_ROUNDS` (20) and `CHURN_QUEUES` (4) scale it.
 
@@ -42,6 +43,14 @@ fn scale(name: &str, usual: usize) -> usize {
 
 fn open_files(daemon: &Daemon) -> usize {
     std::fs::read_dir(format!("/proc/{}/fd", daemon.pid())).expect("a process").count()
+}
+
+/// Connections and queues that the daemon has, by its own account.
+fn tables(daemon: &Daemon) -> (u64, u64) {
+    let said = daemon.ask(&["status", "--json"]);
+    let status: serde_json::Value = serde_json::from_str(&said).expect("JSON");
+    let count = |what: &str| status[what].as_u64().expect("a count");
+    (count("connections"), count("queues"))
 }
 
 /// Memory of the daemon that is resident, in bytes.
@@ -128,11 +137,15 @@ impl Churn {
     }
 
     /// Everybody connects, works and leaves.
-    fn round(&mut self, round: usize, queues: usize) {
+    fn round(&mut self, daemon: &Daemon, round: usize, queues: usize) {
         let now = self.start.elapsed();
         self.hosts.iter_mut().for_each(|host| host.connect(now));
         self.until("connecting", |host, _| host.state() == HostState::Live);
         assert!(self.hosts.iter().all(|host| usize::from(host.io_queues()) == queues));
+        if round == 0 {
+            let all = (self.hosts.len() as u64, (self.hosts.len() * (queues + 1)) as u64);
+            assert_eq!(tables(daemon), all, "connections and queues");
+        }
         self.submit(round, queues);
         self.until("I/O", |_, open| open == 0);
         let now = self.start.elapsed();
@@ -190,9 +203,10 @@ fn hosts_that_come_and_go_leave_nothing_in_the_daemon() {
     // The first time shows how much memory all that takes at most, the second that it is enough.
     let [first, second] = [0, 1].map(|_| {
         let start = churn.start.elapsed();
-        (0..rounds).for_each(|round| churn.round(round, queues));
+        (0..rounds).for_each(|round| churn.round(&daemon, round, queues));
         let took = (churn.start.elapsed() - start).as_secs_f64();
         std::thread::sleep(REMEMBERED);
+        assert_eq!(tables(&daemon), (0, 0), "connections and queues");
         assert_eq!(open_files(&daemon), files, "descriptors");
         let memory = resident(&daemon);
         eprintln!(
