@@ -5,8 +5,11 @@
 
 mod admin;
 mod fabrics;
+mod features;
 mod fused;
 mod io;
+mod logs;
+mod malformed;
 mod portions;
 mod sgl;
 
@@ -25,8 +28,11 @@ pub struct Case {
 pub const ALL: &[(&str, &[Case])] = &[
     ("admin", admin::CASES),
     ("fabrics", fabrics::CASES),
+    ("features", features::CASES),
     ("fused", fused::CASES),
     ("io", io::CASES),
+    ("logs", logs::CASES),
+    ("malformed", malformed::CASES),
     ("portions", portions::CASES),
     ("sgl", sgl::CASES),
 ];

@@ -8,11 +8,12 @@
 //! What the control thread refuses it enters itself, and what is no fault of anybody is not
 //! reported: a comparison that finds a difference, a command that the host itself aborted.
 
+use super::slot::Entry;
 use super::{Action, Link, Queue};
 use crate::Slot;
 use nvme_spec_types::log::ParameterLocation;
 use nvme_spec_types::sgl::SglDescriptor;
-use nvme_spec_types::{Command, DataDirection, Fuse, Psdt, Status, StatusCode};
+use nvme_spec_types::{DataDirection, Fuse, Psdt, Status, StatusCode};
 
 /// Reports of a queue that may be on their way at a time.
 pub(super) const MAX_REPORTS: u8 = 8;
@@ -51,7 +52,7 @@ impl Queue {
         self.reports.under_way += 1;
         let missed = std::mem::take(&mut self.reports.missed);
         let status = Status { more: true, ..status };
-        let location = location(self.config.qid != 0, &self.entry(slot).command, status.code);
+        let location = location(self.entry(slot), status.code);
         out.push(Action::Report { slot, status, location, missed });
         status
     }
@@ -75,8 +76,11 @@ fn is_expected(code: StatusCode) -> bool {
 }
 
 /// The field that is at fault when a queue ends a command so (NVMe Base 2.1, 5.1.12.1.2).
-fn location(on_io_queue: bool, command: &Command, code: StatusCode) -> ParameterLocation {
-    let blocks = on_io_queue && command.io_opcode().has_block_range();
+fn location(entry: &Entry, code: StatusCode) -> ParameterLocation {
+    let command = &entry.command;
+    let in_capsule = matches!(command.sgl1(), SglDescriptor::InCapsule { .. });
+    let to_host = entry.direction() == DataDirection::ControllerToHost;
+    let blocks = entry.control.is_none() && command.io_opcode().has_block_range();
     let byte = match code {
         StatusCode::INVALID_OPCODE => 0,
         StatusCode::COMMAND_ID_CONFLICT => CID,
@@ -91,12 +95,10 @@ fn location(on_io_queue: bool, command: &Command, code: StatusCode) -> Parameter
             return ParameterLocation::new(FLAGS, PSDT_BIT);
         }
         StatusCode::INVALID_FIELD if command.fuse() != Fuse::Normal => FLAGS,
-        StatusCode::INVALID_FIELD if blocks => {
-            let in_capsule = matches!(command.sgl1(), SglDescriptor::InCapsule { .. });
-            let to_host = command.io_opcode().direction() == DataDirection::ControllerToHost;
-            // Data for the host cannot be in the capsule; else the transfer is too large.
-            if in_capsule && to_host { DATA_POINTER_TYPE } else { NLB }
-        }
+        // Data for the host cannot be in the capsule.
+        StatusCode::INVALID_FIELD if in_capsule && to_host => DATA_POINTER_TYPE,
+        // The transfer is too large.
+        StatusCode::INVALID_FIELD if blocks => NLB,
         _ => return ParameterLocation::NONE,
     };
     ParameterLocation::new(byte, 0)

@@ -153,8 +153,9 @@ impl Target {
         if !ADMIN_COMMANDS.contains(&opcode) {
             return Err(Fail::dnr(StatusCode::INVALID_OPCODE).at(at::OPCODE));
         }
-        // Nothing but properties until the controller is enabled.
-        if !controller.is_ready() {
+        // Nothing but properties until the controller is enabled, and after a shutdown until it is
+        // reset.
+        if !controller.is_ready() || controller.is_shut_down() {
             return Err(Fail::dnr(StatusCode::COMMAND_SEQUENCE_ERROR).at(at::OPCODE));
         }
         match opcode {

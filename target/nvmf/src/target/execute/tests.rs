@@ -34,6 +34,22 @@ fn before_enabling_commands_are_out_of_sequence() {
 }
 
 #[test]
+fn after_a_shutdown_commands_are_out_of_sequence_until_a_reset() {
+    let mut bench = Bench::new();
+    let (admin, _) = bench.ready();
+    bench.set_cc(admin, ENABLE | 1 << 14);
+    for opcode in ADMIN_COMMANDS.iter().filter(|&&opcode| opcode != AdminOpcode::KEEP_ALIVE) {
+        let outcome = bench.run(admin, &admin_command(*opcode, 1), &[]);
+        assert_eq!(outcome, logged(StatusCode::COMMAND_SEQUENCE_ERROR), "{opcode}");
+    }
+    bench.set_cc(admin, 0);
+    bench.set_cc(admin, ENABLE);
+    let features = admin_command(AdminOpcode::GET_FEATURES, 1);
+    let outcome = bench.run(admin, &features, &[]);
+    assert_eq!(outcome, logged(StatusCode::INVALID_FIELD));
+}
+
+#[test]
 fn disconnect_frees_the_queue_id_and_leaves_closing_to_the_queue() {
     let mut bench = Bench::new();
     let (_, cntlid) = bench.ready();
