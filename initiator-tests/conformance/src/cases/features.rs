@@ -108,7 +108,8 @@ fn a_clock_that_was_set_runs_on(place: &dyn Place) {
         const SET: u64 = 1_700_000_000_000;
         assert!(set_data(s, TIMESTAMP, &SET.to_le_bytes()).status.is_success());
         let (_, first) = get(s, TIMESTAMP, CURRENT);
-        let time = |data: &[u8]| u64::from_le_bytes(data[..8].try_into().unwrap()) & (1 << 48) - 1;
+        let time =
+            |data: &[u8]| u64::from_le_bytes(data[..8].try_into().unwrap()) & ((1 << 48) - 1);
         assert!((SET..SET + 60_000).contains(&time(&first)), "{first:?}");
         assert_eq!(first[6] >> 1 & 7, 1, "the host set it");
         let (_, second) = get(s, TIMESTAMP, CURRENT);

@@ -2,8 +2,9 @@
 //!
 //! A command can be stopped until its operations on backings are asked for: while it waits for a
 //! buffer, at once; while its data is being pulled, when the READs have ended, for they cannot be
-//! called back. Either half of a fused pair stops both. What was stopped is completed as Command Abort Requested, and only then is the Abort
-//! answered (NVMe Base 2.1, 5.1.1). All else runs on, and the Abort says so.
+//! called back. Either half of a fused pair stops both. What was stopped is completed as Command
+//! Abort Requested, and only then is the Abort answered (NVMe Base 2.1, 5.1.1). All else runs on, and
+//! the Abort says so.
 
 use super::slot::{Entry, State};
 use super::{Action, Queue};

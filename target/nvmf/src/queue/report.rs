@@ -13,7 +13,7 @@ use super::{Action, Link, Queue};
 use crate::Slot;
 use nvme_spec_types::log::ParameterLocation;
 use nvme_spec_types::sgl::SglDescriptor;
-use nvme_spec_types::{DataDirection, Fuse, Psdt, Status, StatusCode};
+use nvme_spec_types::{DataDirection, Psdt, Status, StatusCode};
 
 /// Reports of a queue that may be on their way at a time.
 pub(super) const MAX_REPORTS: u8 = 8;
@@ -52,7 +52,12 @@ impl Queue {
         self.reports.under_way += 1;
         let missed = std::mem::take(&mut self.reports.missed);
         let status = Status { more: true, ..status };
-        let location = location(self.entry(slot), status.code);
+        let location = match status.code {
+            StatusCode::INVALID_FIELD if !self.can_be_fused_so(slot) => {
+                ParameterLocation::new(FLAGS, 0)
+            }
+            code => location(self.entry(slot), code),
+        };
         out.push(Action::Report { slot, status, location, missed });
         status
     }
@@ -94,7 +99,6 @@ fn location(entry: &Entry, code: StatusCode) -> ParameterLocation {
         StatusCode::INVALID_FIELD if command.psdt() != Psdt::Sgl => {
             return ParameterLocation::new(FLAGS, PSDT_BIT);
         }
-        StatusCode::INVALID_FIELD if command.fuse() != Fuse::Normal => FLAGS,
         // Data for the host cannot be in the capsule.
         StatusCode::INVALID_FIELD if in_capsule && to_host => DATA_POINTER_TYPE,
         // The transfer is too large.
