@@ -371,6 +371,10 @@ impl Controller {
             }
             (Phase::Await(Purpose::Namespace(nsid)), Purpose::Namespace(_)) => {
                 let ns = NamespaceInfo::read(nsid, data);
+                if ns.blocks == 0 && ns.lba_shift == 0 {
+                    // It went after the list was made.
+                    return self.identify_next(now, out);
+                }
                 if !(9..=12).contains(&ns.lba_shift) || ns.blocks == 0 {
                     self.phase = Phase::Off;
                     return out.push(Step::Fail(format!("a namespace of no use: {ns:?}")));

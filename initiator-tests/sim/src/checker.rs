@@ -68,6 +68,8 @@ pub enum Ending {
     Success,
     /// Failed: some of its blocks may have changed, none will change later.
     Failure,
+    /// Nothing of it happened or will.
+    Refused,
     /// The connection was lost: it may yet happen.
     Unknown,
 }
@@ -121,6 +123,12 @@ impl Checker {
             return;
         }
         let Some(write) = self.writes.remove(&token) else { return };
+        if ending == Ending::Refused {
+            for block in covered(&write.ranges) {
+                self.disks[write.disk].blocks[block].retain(|value| value.write != token);
+            }
+            return;
+        }
         let volatile = self.disks[write.disk].volatile;
         let overwrites = ending == Ending::Success && !write.maybe;
         for block in covered(&write.ranges) {

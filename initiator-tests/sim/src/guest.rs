@@ -2,11 +2,16 @@
 
 mod ask;
 mod judge;
+mod news;
+mod offer;
+
+pub use offer::{Moment, Offer, Offers};
 
 use crate::checker::{Checker, Ending};
 use crate::net::{SimCm, SimDevice};
 use crate::rng::Rng;
 use initiator::{Goodbye, Host, HostEvent, HostState, Lost};
+use news::News;
 use nvme_spec_types::{Completion, StatusCode};
 use rdma::Now;
 use region::Span;
@@ -16,19 +21,30 @@ use std::time::Duration;
 /// The namespace that comes and goes, and is not in the model.
 pub const PASSING_NSID: u32 = 50;
 
-/// A namespace as the model knows it.
+/// What stays of a namespace of the model.
 #[derive(Debug, Clone, Copy)]
 pub struct Volume {
     /// Its id.
     pub nsid: u32,
     /// The checker's number.
     pub disk: usize,
-    /// Size in blocks.
+    /// Its full size in blocks.
     pub blocks: u64,
     /// log2 of the block size.
     pub lba_shift: u8,
-    /// Whether writes must be refused.
-    pub read_only: bool,
+}
+
+/// A guest that may not use the subsystem.
+#[derive(Debug, Clone, Copy)]
+pub struct Ban {
+    /// Its number.
+    pub guest: usize,
+    /// From then on.
+    pub since: Moment,
+    /// When the last core had heard of it.
+    pub settled: Option<Moment>,
+    /// Until it was lifted.
+    pub until: Option<Moment>,
 }
 
 /// What guests share.
@@ -38,6 +54,16 @@ pub struct Shared {
     pub checker: Checker,
     /// Namespaces of the subsystem, by rising nsid.
     pub volumes: Vec<Volume>,
+    /// How each is offered.
+    pub offers: Vec<Offers>,
+    /// When which namespace came, went or changed.
+    pub changes: Vec<(Moment, u32)>,
+    /// Who may or might not use the subsystem, and from when to when.
+    pub bans: Vec<Ban>,
+    /// Whether nothing but the configuration costs a guest its connections.
+    pub steady: bool,
+    /// Events so far.
+    pub moment: Moment,
     /// Names requests, from 1; also stamps writes.
     pub next_token: u64,
     /// Whether disks may fail now or could when requests still outstanding were made.
@@ -51,6 +77,12 @@ pub struct Shared {
 impl Shared {
     fn violation(&mut self, what: String) {
         self.violations.push(what);
+    }
+
+    /// One event more.
+    pub fn tick(&mut self) -> Moment {
+        self.moment += 1;
+        self.moment
     }
 
     fn token(&mut self) -> u64 {
@@ -67,14 +99,31 @@ enum Kind {
     Compare(u64),
     WriteZeroes,
     Deallocate,
-    Flush(Vec<usize>),
+    Flush,
+    /// Of every namespace that is there.
+    FlushAll,
     /// Must end with this status.
     Wrong(StatusCode),
     /// Of the command with this token.
     Abort(u64),
     Admin,
+    /// Reads which namespaces changed.
+    Changed,
     /// On the namespace that comes and goes: any answer will do, but there must be one.
     Passing,
+}
+
+impl Kind {
+    /// Whether it goes to one namespace of the model.
+    fn is_on_volume(&self) -> bool {
+        let others = matches!(self, Kind::Passing | Kind::FlushAll | Kind::Abort(_));
+        !others && !matches!(self, Kind::Admin | Kind::Changed)
+    }
+
+    /// Whether it changes blocks, and so needs a namespace that may be written.
+    fn writes(&self) -> bool {
+        matches!(self, Kind::Write | Kind::WriteZeroes | Kind::Deallocate)
+    }
 }
 
 #[derive(Debug)]
@@ -86,6 +135,7 @@ struct Op {
     spans: Vec<Span>,
     cid: u16,
     qid: u16,
+    issued: Moment,
     /// An abort of it was asked for.
     abort_asked: bool,
     /// The target said that it was aborted.
@@ -117,8 +167,12 @@ pub struct Guest {
     pub host: Host<SimCm, SimDevice>,
     /// Its name in traces.
     pub name: String,
+    number: usize,
     config: GuestConfig,
     rng: Rng,
+    /// When its controller, or its attempt to get one, began.
+    trying_since: Moment,
+    news: News,
     ops: BTreeMap<u64, Op>,
     /// It does not move from the one to the other.
     silent_until: Option<(Now, Now)>,
@@ -132,10 +186,18 @@ pub struct Guest {
 
 impl Guest {
     /// A guest that is not connected.
-    pub fn new(name: String, host: Host<SimCm, SimDevice>, config: GuestConfig, rng: Rng) -> Guest {
+    pub fn new(
+        number: usize,
+        host: Host<SimCm, SimDevice>,
+        config: GuestConfig,
+        rng: Rng,
+    ) -> Guest {
         Guest {
             host,
-            name,
+            name: format!("host {number}"),
+            number,
+            trying_since: 0,
+            news: News::default(),
             config,
             rng,
             ops: BTreeMap::new(),
@@ -195,6 +257,9 @@ impl Guest {
             let limit = self.config.silence_limit;
             too_long = limit.is_some_and(|limit| now - since > limit);
         }
+        if !matches!(self.host.state(), HostState::Connecting(_) | HostState::Live) {
+            self.trying_since = shared.tick();
+        }
         let mut worked = self.host.turn(now);
         if too_long && self.host.state() == HostState::Live {
             shared.violation(format!("{}: kept alive through a long silence", self.name));
@@ -215,6 +280,9 @@ impl Guest {
     }
 
     fn ask(&mut self, now: Now, shared: &mut Shared) -> bool {
+        if self.read_news(shared) {
+            return true;
+        }
         if let Some((volume, lba)) = self.sweep {
             return self.sweep_on(volume, lba, shared);
         }
@@ -273,16 +341,18 @@ impl Guest {
             HostEvent::Violation(qid, violation) => {
                 shared.violation(format!("{} queue {qid}: {violation}", self.name));
             }
-            HostEvent::Live => self.check_namespaces(shared),
+            HostEvent::Live => {
+                self.check_admission(shared);
+                self.check_namespaces(shared);
+                self.news.begin(self.trying_since, shared.tick());
+            }
             HostEvent::Down(reason) => {
-                // A command of the host's own may not be refused.
-                let lost_its_way = reason.contains("Purpose") || reason.contains("does not fit");
-                if lost_its_way {
-                    shared.violation(format!("{}: {reason}", self.name));
-                }
+                self.check_loss(&reason, shared);
+                self.news.end();
                 self.last_loss = reason;
             }
-            HostEvent::Async(_) | HostEvent::Off => {}
+            HostEvent::Async(dw0) => self.news.on_event(dw0),
+            HostEvent::Off => {}
         }
     }
 

@@ -1,17 +1,18 @@
 //! The production reactor between simulated hosts and disks, turn by turn.
 //!
 //! # The run of a seed
-//! 1. *Storm*: hosts work, disks and network misbehave, connections are cut, threads get their turns
-//!    in any order and mail between them is late.
+//! 1. *Storm*: hosts work, disks and network misbehave, connections are cut, namespaces and the right
+//!    to use them change, threads get their turns in any order and mail between them is late.
 //! 2. In some seeds, a *power cut*: the target is gone with all it held in memory, disks lose what
 //!    was not durable, and a new target is started on them.
-//! 3. *Calm*: faults stop. Everything outstanding must end within a bound, and one host reads every
-//!    block of every namespace.
+//! 3. *Calm*: faults stop. Everything outstanding must end within a bound, every host has been told
+//!    of every change, and one reads every block of every namespace.
 //! 4. *End*: hosts leave, the target stops; nothing may be left: no queue pair, buffer, receive,
 //!    key, message or operation.
 //!
 //! Time is simulated: it creeps while somebody has work and jumps to the next event when nobody has.
 
+mod changes;
 mod plan;
 mod stage;
 #[cfg(test)]
@@ -83,6 +84,11 @@ impl World {
         let mut shared = Shared {
             checker: Checker::new(),
             volumes: Vec::new(),
+            offers: Vec::new(),
+            changes: Vec::new(),
+            bans: Vec::new(),
+            steady: plan.steady,
+            moment: 0,
             next_token: 0,
             disk_faults: plan.disk.fault + plan.disk.busy > 0,
             ended: [0; 3],
@@ -117,7 +123,7 @@ impl World {
     /// # Errors
     /// The first thing that went wrong, in words.
     pub fn run(mut self, storm_steps: u64) -> Result<Report, String> {
-        self.stage.start(self.now)?;
+        self.stage.start(self.now, &mut self.shared)?;
         let limit = self.steps + storm_steps;
         while self.steps < limit && !self.storm_is_over() {
             self.step()?;
@@ -159,7 +165,7 @@ impl World {
     fn turn(&mut self, actor: usize) -> Result<bool, String> {
         let cores = self.stage.cores();
         if actor < cores {
-            return self.stage.turn(self.now, actor, &mut self.rng);
+            return self.stage.turn(self.now, actor, &mut self.rng, &mut self.shared);
         }
         let actor = actor - cores;
         if let Some(guest) = self.guests.get_mut(actor) {
@@ -232,7 +238,7 @@ impl World {
     /// What befalls connections and namespaces.
     fn mischief(&mut self) {
         if self.rng.chance(self.plan.rebuild) {
-            self.stage.rebuild(self.now);
+            self.stage.rebuild(self.now, &mut self.rng, &mut self.shared);
         }
         if self.rng.chance(self.plan.cut) {
             let live = self.fabric.live_connections();
@@ -258,6 +264,7 @@ impl World {
     /// The target loses power and is started anew.
     fn cut_power(&mut self) -> Result<(), String> {
         self.say("power cut");
+        self.shared.steady = false;
         for guest in &mut self.guests {
             guest.quiet = true;
             guest.calm();
@@ -284,7 +291,7 @@ impl World {
         self.shared.checker.orphans_are_over();
         self.shared.checker.power_was_cut();
         self.stage.power_on(&self.plan, &self.fabric, &self.disks, &self.shared)?;
-        self.stage.start(self.now)
+        self.stage.start(self.now, &mut self.shared)
     }
 
     /// Faults stop; everything outstanding ends; every block is read.
@@ -302,12 +309,13 @@ impl World {
             hostile.host.leave(self.now, Goodbye::Abrupt);
         }
         self.knocker.leave(self.now);
-        self.stage.begin_calm(self.now);
+        self.stage.begin_calm(self.now, &mut self.shared);
         self.run_until("finishing what is outstanding", |world| {
             world.guests.iter().all(|guest| guest.outstanding() == 0)
                 && world.disks.in_flight() == 0
                 && world.knocker.is_gone()
                 && world.stage.is_built()
+                && world.guests.iter().all(|guest| guest.is_informed(&world.shared))
         })?;
         self.shared.disk_faults = false;
         let reader = &mut self.guests[0];
@@ -323,6 +331,7 @@ impl World {
     /// Everybody leaves, and nothing is left.
     fn end(&mut self) -> Result<(), String> {
         self.say("end");
+        self.shared.steady = false;
         for guest in &mut self.guests {
             guest.quiet = true;
             guest.host.set_reconnect_delay(None);

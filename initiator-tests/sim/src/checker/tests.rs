@@ -39,6 +39,16 @@ fn a_failed_write_leaves_both_values_and_a_later_one_settles_it() {
 }
 
 #[test]
+fn a_write_that_was_refused_leaves_nothing() {
+    let mut c = checker(true);
+    write(&mut c, 1);
+    c.write_ended(1, Ending::Refused);
+    assert_eq!(seen(&mut c), [0]);
+    c.power_was_cut();
+    assert_eq!(seen(&mut c), [0]);
+}
+
+#[test]
 fn of_two_writes_at_once_either_may_come_last() {
     let mut c = checker(false);
     write(&mut c, 1);

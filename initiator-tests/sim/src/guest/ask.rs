@@ -18,14 +18,16 @@ impl Guest {
             return self.passing(shared);
         }
         let volume = self.rng.below(shared.volumes.len() as u64) as usize;
-        let vol = shared.volumes[volume];
-        let most = self.config.max_blocks.min(vol.blocks);
+        // Where it is not offered, what it was is asked for all the same.
+        let offer = shared.offers[volume].now();
+        let within = offer.blocks;
+        let most = self.config.max_blocks.min(within);
         let blocks = match self.rng.below(10) {
             0 => self.rng.range(1, most),
             1..=3 => self.rng.range(1, most.min(64)),
             _ => self.rng.range(1, most.min(8)),
         };
-        let lba = self.rng.below(vol.blocks - blocks + 1);
+        let lba = self.rng.below(within - blocks + 1);
         let kind = match self.rng.below(100) {
             0..=39 => Kind::Write,
             40..=74 => Kind::Read,
@@ -43,7 +45,7 @@ impl Guest {
     }
 
     /// Cuts a length into ranges of memory, not always at block borders.
-    fn memory(&mut self, len: u32, most: usize) -> Option<Vec<Span>> {
+    pub(super) fn memory(&mut self, len: u32, most: usize) -> Option<Vec<Span>> {
         let parts = if self.rng.chance(7_000) { 1 } else { self.rng.range(1, most as u64) as u32 };
         let mut spans = Vec::new();
         let mut left = len;
@@ -147,10 +149,6 @@ impl Guest {
             let access = if writes { Access::RemoteRead } else { Access::RemoteWrite };
             Payload::Keyed { spans: spans.clone(), access, invalidate: self.config.invalidate }
         };
-        let refused = matches!(kind, Kind::Write) && vol.read_only;
-        if refused {
-            kind = Kind::Wrong(StatusCode::NAMESPACE_WRITE_PROTECTED);
-        }
         match kind {
             Kind::Write => {
                 shared.checker.write(token, vol.disk, &[(lba, blocks)], token, fua, false);
@@ -164,12 +162,13 @@ impl Guest {
     fn zero(
         &mut self,
         shared: &mut Shared,
-        mut kind: Kind,
+        kind: Kind,
         volume: usize,
         lba: u64,
         blocks: u64,
     ) -> bool {
         let vol = shared.volumes[volume];
+        let within = shared.offers[volume].now().blocks;
         let token = shared.token();
         let fua = self.rng.chance(2_000);
         let mut spans = Vec::new();
@@ -180,7 +179,7 @@ impl Guest {
         } else {
             let mut ranges = vec![(lba, blocks)];
             for _ in 0..self.rng.below(4) {
-                ranges.push((self.rng.below(vol.blocks), 1));
+                ranges.push((self.rng.below(within), 1));
             }
             let pairs: Vec<(u64, u32)> = ranges.iter().map(|&(l, b)| (l, b as u32)).collect();
             let bytes = commands::dataset_ranges(&pairs);
@@ -206,24 +205,21 @@ impl Guest {
             }
             (command, data, apart)
         };
-        if vol.read_only {
-            kind = Kind::Wrong(StatusCode::NAMESPACE_WRITE_PROTECTED);
-        } else {
-            let maybe = matches!(kind, Kind::Deallocate);
-            shared.checker.write(token, vol.disk, &ranges, 0, fua && !maybe, maybe);
-        }
-        self.submit(shared, token, command, data, kind, volume, lba, blocks, spans)
+        let maybe = matches!(kind, Kind::Deallocate);
+        shared.checker.write(token, vol.disk, &ranges, 0, fua && !maybe, maybe);
+        let first = ranges[0].0;
+        let end = ranges.iter().map(|(first, count)| first + count).max().unwrap_or(first);
+        self.submit(shared, token, command, data, kind, volume, first, end - first, spans)
     }
 
     fn flush(&mut self, shared: &mut Shared, volume: usize) -> bool {
         let vol = shared.volumes[volume];
         let token = shared.token();
         let all = self.rng.chance(2_000);
-        let disks =
-            if all { shared.volumes.iter().map(|v| v.disk).collect() } else { vec![vol.disk] };
         shared.checker.begin(token);
         let command = commands::flush(if all { u32::MAX } else { vol.nsid });
-        self.submit(shared, token, command, Payload::None, Kind::Flush(disks), volume, 0, 0, vec![])
+        let kind = if all { Kind::FlushAll } else { Kind::Flush };
+        self.submit(shared, token, command, Payload::None, kind, volume, 0, 0, vec![])
     }
 
     /// A command on the namespace that comes and goes.
@@ -275,7 +271,8 @@ impl Guest {
                 (Command::from_bytes(bytes), keyed, StatusCode::INVALID_OPCODE)
             }
         };
-        self.submit(shared, token, command, data, Kind::Wrong(status), volume, 0, 0, spans)
+        // As many blocks from the start as any of them asks for that are there at all.
+        self.submit(shared, token, command, data, Kind::Wrong(status), volume, 0, 2, spans)
     }
 
     fn abort(&mut self, shared: &mut Shared) -> bool {
@@ -315,7 +312,7 @@ impl Guest {
     }
 
     #[allow(clippy::too_many_arguments)] // the parts of one record
-    fn submit(
+    pub(super) fn submit(
         &mut self,
         shared: &mut Shared,
         token: u64,
@@ -327,20 +324,30 @@ impl Guest {
         blocks: u64,
         spans: Vec<Span>,
     ) -> bool {
-        let admin = matches!(kind, Kind::Abort(_) | Kind::Admin);
+        let admin = matches!(kind, Kind::Abort(_) | Kind::Admin | Kind::Changed);
         let queues = u64::from(self.host.io_queues()).max(1);
         let qid = if admin { 0 } else { self.rng.range(1, queues) as u16 };
         match self.host.submit(qid, Request { command, data, token }) {
             Ok(cid) => {
                 let (abort_asked, abort_claimed) = (false, false);
-                let op =
-                    Op { kind, volume, lba, blocks, spans, cid, qid, abort_asked, abort_claimed };
+                let op = Op {
+                    kind,
+                    volume,
+                    lba,
+                    blocks,
+                    spans,
+                    cid,
+                    qid,
+                    issued: shared.tick(),
+                    abort_asked,
+                    abort_claimed,
+                };
                 self.ops.insert(token, op);
                 true
             }
             Err(error) => {
                 // It was never issued.
-                shared.checker.write_ended(token, Ending::Failure);
+                shared.checker.write_ended(token, Ending::Refused);
                 shared.checker.end(token);
                 if let Kind::Abort(target) = kind
                     && let Some(op) = self.ops.get_mut(&target)

@@ -1,23 +1,77 @@
 //! Whether what a guest was told can be true.
 
-use super::{Guest, Kind, Op, PASSING_NSID, Shared};
+use super::{Ban, Guest, Kind, Offer, Offers, Op, PASSING_NSID, Shared};
 use crate::checker::Ending;
 use crate::pattern;
 use initiator::NamespaceInfo;
 use nvme_spec_types::{Completion, StatusCode};
 
 impl Guest {
-    pub(super) fn check_namespaces(&mut self, shared: &mut Shared) {
-        let want: Vec<NamespaceInfo> = shared
-            .volumes
-            .iter()
-            .map(|v| NamespaceInfo { nsid: v.nsid, blocks: v.blocks, lba_shift: v.lba_shift })
-            .collect();
-        let mut seen = self.host.namespaces().to_vec();
-        seen.retain(|ns| ns.nsid != PASSING_NSID);
-        if seen != want {
-            shared.violation(format!("{}: sees {seen:?} instead of {want:?}", self.name));
+    /// It has a controller: was it let in?
+    pub(super) fn check_admission(&mut self, shared: &mut Shared) {
+        let out = |ban: &Ban| ban.guest == self.number && ban.until.is_none();
+        if shared.bans.iter().any(|ban| out(ban) && ban.since < self.trying_since) {
+            shared.violation(format!("{}: came in though it may not", self.name));
         }
+    }
+
+    /// Whether a request was made on connections that had been ended by a ban.
+    fn was_cut_off(&self, ban: &Ban, op: &Op) -> bool {
+        let during = ban.guest == self.number && ban.since > self.trying_since;
+        during && ban.settled.is_some_and(|settled| settled < op.issued)
+    }
+
+    /// It lost its controller: may it?
+    pub(super) fn check_loss(&mut self, reason: &str, shared: &mut Shared) {
+        let since = self.trying_since;
+        let meant = |ban: &Ban| ban.until.is_none_or(|until| until > since);
+        let banned = shared.bans.iter().any(|ban| ban.guest == self.number && meant(ban));
+        if reason.contains("does not fit") || shared.steady && !banned {
+            shared.violation(format!("{}: {reason}", self.name));
+        }
+    }
+
+    /// It has looked which namespaces there are: each is as it was at some moment since it began.
+    pub(super) fn check_namespaces(&mut self, shared: &mut Shared) {
+        let mut unknown = self.host.namespaces().to_vec();
+        unknown.retain(|ns| ns.nsid != PASSING_NSID);
+        for (volume, offers) in shared.volumes.iter().zip(&shared.offers) {
+            let seen = unknown.extract_if(.., |ns| ns.nsid == volume.nsid).next();
+            let same = |offer: Offer| match &seen {
+                None => !offer.present,
+                Some(ns) => {
+                    let NamespaceInfo { blocks, lba_shift, .. } = *ns;
+                    offer.present && (blocks, lba_shift) == (offer.blocks, volume.lba_shift)
+                }
+            };
+            if !offers.since(self.trying_since).any(same) {
+                let what = format!("{}: sees {seen:?} for {:?}", self.name, offers.now());
+                shared.violations.push(what);
+            }
+        }
+        if !unknown.is_empty() {
+            shared.violation(format!("{}: sees {unknown:?}, which was never there", self.name));
+        }
+    }
+
+    /// Whether a command may have been refused for how its namespace was offered meanwhile.
+    fn was_unfit(op: &Op, code: StatusCode, shared: &Shared) -> bool {
+        let Some(offers) = shared.offers.get(op.volume) else { return false };
+        offers.since(op.issued).any(|offer| match code {
+            StatusCode::INVALID_NAMESPACE_OR_FORMAT => !offer.present,
+            StatusCode::LBA_OUT_OF_RANGE => offer.present && op.lba + op.blocks > offer.blocks,
+            StatusCode::NAMESPACE_WRITE_PROTECTED => {
+                offer.present && op.kind.writes() && offer.read_only
+            }
+            _ => false,
+        })
+    }
+
+    /// Whether a command that was carried out could be, by how its namespace was offered.
+    fn was_fit(op: &Op, shared: &Shared) -> bool {
+        let Some(offers) = shared.offers.get(op.volume) else { return true };
+        let writes = op.kind.writes();
+        offers.since(op.issued).any(|offer| offer.takes(op.lba + op.blocks, writes))
     }
 
     pub(super) fn check(
@@ -30,12 +84,33 @@ impl Guest {
         let code = completion.status.code;
         let good = code.is_success();
         let disk = shared.volumes.get(op.volume).map_or(0, |v| v.disk);
+        if good && shared.bans.iter().any(|ban| self.was_cut_off(ban, op)) {
+            return Err("was carried out for a host that was cut off".into());
+        }
+        let on_volume = op.kind.is_on_volume();
+        let unfit = on_volume && Guest::was_unfit(op, code, shared);
+        if on_volume && good && !Guest::was_fit(op, shared) {
+            let offers = &shared.offers[op.volume];
+            return Err(format!("was carried out on {:?}", offers.now()));
+        }
         match &op.kind {
             Kind::Write | Kind::WriteZeroes | Kind::Deallocate => {
-                let ending = if good { Ending::Success } else { Ending::Failure };
+                let ending = match good {
+                    true => Ending::Success,
+                    // Of several ranges, some may have been deallocated.
+                    false if unfit && !matches!(op.kind, Kind::Deallocate) => Ending::Refused,
+                    false => Ending::Failure,
+                };
                 shared.checker.write_ended(token, ending);
             }
-            Kind::Flush(disks) if good => shared.checker.flushed(token, disks),
+            Kind::Flush if good => shared.checker.flushed(token, &[disk]),
+            Kind::FlushAll if good => {
+                // Of those that were there all the time.
+                let there = |(_, offers): &(_, &Offers)| offers.since(op.issued).all(|o| o.present);
+                let all = shared.volumes.iter().zip(&shared.offers).filter(there);
+                let disks: Vec<usize> = all.map(|(volume, _)| volume.disk).collect();
+                shared.checker.flushed(token, &disks);
+            }
             Kind::Read if good => {
                 let verdict = self.check_read(token, op, disk, shared);
                 shared.checker.end(token);
@@ -58,9 +133,10 @@ impl Guest {
                 }
             }
             Kind::Passing => return Ok(()),
+            Kind::Changed if good => return self.check_news(op, shared),
             Kind::Wrong(status) => {
                 let aborted = op.abort_asked && code == StatusCode::ABORT_REQUESTED;
-                if code != *status && !aborted {
+                if code != *status && !aborted && !unfit {
                     return Err(format!("ended with {code:?} instead of {status:?}"));
                 }
                 return Ok(());
@@ -94,7 +170,7 @@ impl Guest {
                 StatusCode::INTERNAL_ERROR,
             ]
             .contains(&code);
-        if by_abort || by_disk && op.qid > 0 {
+        if unfit || by_abort || by_disk && op.qid > 0 {
             return Ok(());
         }
         Err(format!("failed with {code:?} for no reason"))

@@ -88,8 +88,10 @@ pub struct Plan {
     pub knocks: u32,
     /// Chance per 10,000 turns that a connection is cut.
     pub cut: u32,
-    /// Chance per 10,000 turns that a namespace comes or goes.
+    /// Chance per 10,000 turns that a namespace or the right of a host changes.
     pub rebuild: u32,
+    /// Whether nothing but that costs a host its connection.
+    pub steady: bool,
     /// Whether power is cut after the storm.
     pub power_cut: bool,
     /// Largest delay of mail between threads, in nanoseconds.
@@ -160,7 +162,8 @@ impl Plan {
             hostiles,
             knocks: often(rng, 60),
             cut: often(rng, 20),
-            rebuild: often(rng, 40),
+            rebuild: if rng.chance(6_000) { rng.range(1, 60) as u32 } else { 0 },
+            steady: !rough,
             power_cut: rng.chance(3_000),
             mail_delay: rng.below(20_000),
         }
@@ -197,11 +200,23 @@ pub(super) fn target_address() -> SocketAddr {
     SocketAddr::from(([10, 0, 0, 1], 4420))
 }
 
+/// The number of the first well-behaved host among all hosts.
+const FIRST_GUEST: u8 = 2;
+
+/// What a well-behaved host is called.
+pub(super) fn host_name(at: usize) -> String {
+    name_of(FIRST_GUEST + at as u8)
+}
+
+fn name_of(number: u8) -> String {
+    format!("nqn.2026-11.io.nvmfd:host{number}")
+}
+
 /// A well-behaved host on a node of its own.
 pub(super) fn guest(plan: &Plan, at: usize, fabric: &Fabric, rng: Rng) -> Guest {
     let own = &plan.guests[at];
-    let host = host(own, NQN, at as u8 + 2, true, fabric);
-    Guest::new(format!("host {at}"), host, own.behaviour.clone(), rng)
+    let host = host(own, NQN, FIRST_GUEST + at as u8, true, fabric);
+    Guest::new(at, host, own.behaviour.clone(), rng)
 }
 
 /// A hostile host on a node of its own.
@@ -232,7 +247,7 @@ fn host(
     let cm = fabric.add_node(address, trusted);
     let region = Arc::new(Region::map(16 << 20, Pages::Normal).expect("memory for a host"));
     let device = fabric.open_device(&cm, CoreIndex(0), region.clone());
-    let name = format!("nqn.2026-11.io.nvmfd:host{number}");
+    let name = name_of(number);
     let config = HostConfig {
         target: target_address(),
         core: CoreIndex(0),

@@ -1,16 +1,16 @@
 //! The target's side: control core, data cores, and the mail between them.
 
+use super::changes::{Passing, Settling, namespace, planned};
 use super::plan::{HOSTILE_NQN, NQN, Plan, VolumePlan, target_address};
 use crate::disk::{DiskId, Disks, SimIo};
-use crate::guest::{PASSING_NSID, Shared, Volume};
+use crate::guest::{Offers, Shared, Volume};
 use crate::net::{Fabric, NetFault, SimCm, SimDevice};
 use crate::rng::Rng;
 use backing::{BackingId, Geometry};
+use nvmf::SubsystemRef;
 use nvmf::target::{
-    ALL_CNTLIDS, AllowedHosts, DuplicateHosts, NamespaceConfig, PortConfig, SubsystemConfig,
-    Target, TargetConfig,
+    ALL_CNTLIDS, AllowedHosts, DuplicateHosts, PortConfig, SubsystemConfig, Target, TargetConfig,
 };
-use nvmf::{BackingRef, SubsystemRef};
 use rdma::{ConnectionManager, CoreIndex, Now};
 use reactor::control::{Control, ControlConfig, ControlEvent};
 use reactor::core::{Core, CoreConfig};
@@ -31,6 +31,10 @@ pub enum Fault {
     LostCompletion,
     /// Responses are read from memory that holds something else by then.
     StaleResponse,
+    /// A change of namespaces does not reach one of the cores.
+    ChangeLost,
+    /// A host that may not use the subsystem any more is left alone.
+    BanIgnored,
     /// A buffer goes back to its pool twice.
     #[cfg(feature = "plant")]
     BufferFreedTwice,
@@ -44,20 +48,13 @@ impl Fault {
     pub const ALL: &'static [(&'static str, Fault)] = &[
         ("lost-completion", Fault::LostCompletion),
         ("stale-response", Fault::StaleResponse),
+        ("change-lost", Fault::ChangeLost),
+        ("ban-ignored", Fault::BanIgnored),
         #[cfg(feature = "plant")]
         ("buffer-freed-twice", Fault::BufferFreedTwice),
         #[cfg(feature = "plant")]
         ("read-credit-leaked", Fault::ReadCreditLeaked),
     ];
-}
-
-/// A namespace that comes and goes while hosts use it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Passing {
-    Absent,
-    Present,
-    /// Removed; some core may still use its backing.
-    Leaving(BackingId),
 }
 
 struct DataCore {
@@ -66,19 +63,31 @@ struct DataCore {
     inbox: VecDeque<(Now, CoreMail)>,
     /// For the control thread, with when it arrives.
     outbox: VecDeque<(Now, ControlMail)>,
+    /// Messages for the core so far, and how many of them it has taken.
+    posted: u64,
+    taken: u64,
 }
 
 /// See the [module](self).
 pub(super) struct Stage {
-    control: Option<Control<SimCm, SimDevice, SimIo>>,
+    pub(super) control: Option<Control<SimCm, SimDevice, SimIo>>,
     cores: Vec<DataCore>,
-    volumes: Vec<(DiskId, VolumePlan)>,
+    pub(super) volumes: Vec<(DiskId, VolumePlan)>,
     mail_delay: u64,
-    subsystem: Option<SubsystemRef>,
-    passing: Passing,
+    pub(super) subsystem: Option<SubsystemRef>,
+    pub(super) passing: Passing,
+    pub(super) settling: Vec<Settling>,
+    /// Where each volume is now.
+    pub(super) backings: Vec<BackingId>,
+    /// What each is known by, where that is not as planned.
+    pub(super) uuids: Vec<Option<[u8; 16]>>,
     /// For the next backing; they are not used twice.
-    next_backing: u32,
-    fault: Option<Fault>,
+    pub(super) next_backing: u32,
+    /// How many well-behaved hosts there are.
+    pub(super) guests: usize,
+    pub(super) fault: Option<Fault>,
+    /// Whether what was offered at the start was told to every core.
+    offered: bool,
 }
 
 impl Stage {
@@ -98,8 +107,8 @@ impl Stage {
                 disk: shared.checker.add_disk(volume.blocks, volume.volatile),
                 blocks: volume.blocks,
                 lba_shift: volume.lba_shift,
-                read_only: volume.read_only,
             });
+            shared.offers.push(Offers::new(planned(&volume)));
         }
         // The last one belongs to hostile hosts and is not in the model.
         let spare = VolumePlan {
@@ -117,8 +126,13 @@ impl Stage {
             mail_delay: plan.mail_delay,
             subsystem: None,
             passing: Passing::Absent,
+            settling: Vec::new(),
+            backings: Vec::new(),
+            uuids: Vec::new(),
             next_backing: 0,
+            guests: plan.guests.len(),
             fault,
+            offered: false,
         };
         stage.build(plan, fabric, disks);
         stage
@@ -147,7 +161,13 @@ impl Stage {
         });
         let own = cores.next().expect("core 0");
         self.cores = cores
-            .map(|core| DataCore { core, inbox: VecDeque::new(), outbox: VecDeque::new() })
+            .map(|core| DataCore {
+                core,
+                inbox: VecDeque::new(),
+                outbox: VecDeque::new(),
+                posted: 0,
+                taken: 0,
+            })
             .collect();
         let target = Target::new(TargetConfig {
             max_transfer: plan.max_transfer,
@@ -171,11 +191,10 @@ impl Stage {
     }
 
     /// Configures the target and listens.
-    pub(super) fn start(&mut self, now: Now) -> Result<(), String> {
+    pub(super) fn start(&mut self, now: Now, shared: &mut Shared) -> Result<(), String> {
         let say = |error: &dyn std::fmt::Display| format!("configuration refused: {error}");
         let volumes = self.volumes.clone();
-        self.passing = Passing::Absent;
-        self.next_backing = volumes.len() as u32;
+        self.forget_changes(shared);
         let control = self.control.as_mut().expect("power is on");
         for (at, &(disk, _)) in volumes.iter().enumerate() {
             control.add_backing(now, BackingId(at as u32), disk);
@@ -206,49 +225,19 @@ impl Stage {
         Ok(())
     }
 
-    /// The passing namespace comes, or goes while hosts use it.
-    pub(super) fn rebuild(&mut self, now: Now) {
-        let (Some(control), Some(subsystem)) = (self.control.as_mut(), self.subsystem) else {
-            return;
-        };
-        let Some(&(disk, volume)) = self.volumes.last() else { return };
-        match self.passing {
-            Passing::Absent => {
-                let backing = BackingId(self.next_backing);
-                self.next_backing += 1;
-                control.add_backing(now, backing, disk);
-                let config = namespace(PASSING_NSID, backing.0, &volume);
-                let added = control.add_namespace(now, subsystem, config);
-                added.expect("a namespace that is not there");
-                self.passing = Passing::Present;
-            }
-            Passing::Present => {
-                let removed = control.remove_namespace(now, subsystem, PASSING_NSID);
-                self.passing = Passing::Leaving(removed.expect("a namespace that is there"));
-            }
-            Passing::Leaving(_) => {}
-        }
-    }
-
-    /// What comes and goes, goes.
-    pub(super) fn begin_calm(&mut self, now: Now) {
-        if self.passing == Passing::Present {
-            self.rebuild(now);
-        }
-    }
-
-    /// Whether no namespace is on its way out.
-    pub(super) fn is_built(&self) -> bool {
-        self.passing == Passing::Absent
-    }
-
     /// Cores, the control core included.
     pub(super) fn cores(&self) -> usize {
         self.cores.len() + 1
     }
 
     /// One turn of a core: 0 the control core.
-    pub(super) fn turn(&mut self, now: Now, core: usize, rng: &mut Rng) -> Result<bool, String> {
+    pub(super) fn turn(
+        &mut self,
+        now: Now,
+        core: usize,
+        rng: &mut Rng,
+        shared: &mut Shared,
+    ) -> Result<bool, String> {
         let Some(control) = self.control.as_mut() else { return Ok(false) };
         let delay = self.mail_delay;
         if core == 0 {
@@ -261,11 +250,20 @@ impl Stage {
             let mut out = Vec::new();
             let worked = control.turn(now, &mut mail, &mut out);
             for (index, message) in out {
-                let inbox = &mut self.cores[usize::from(index.0) - 1].inbox;
-                let after = inbox.back().map_or(now, |(at, _)| *at);
+                let data = &mut self.cores[usize::from(index.0) - 1];
+                let after = data.inbox.back().map_or(now, |(at, _)| *at);
                 let at = (now + Duration::from_nanos(rng.below(delay + 1))).max(after);
-                inbox.push_back((at, message));
+                data.posted += 1;
+                let lost = self.fault == Some(Fault::ChangeLost) && self.offered && index.0 == 1;
+                if lost && matches!(message, ToCore::Publish(_)) {
+                    data.taken += 1;
+                    continue;
+                }
+                data.inbox.push_back((at, message));
             }
+            self.offered = true;
+            let posted = || self.cores.iter().map(|data| data.posted).collect();
+            Settling::mail_was_posted(&mut self.settling, posted);
             while let Some(event) = control.next_event() {
                 if let ControlEvent::BackingRemoved(id) = event
                     && self.passing == Passing::Leaving(id)
@@ -273,7 +271,9 @@ impl Stage {
                     self.passing = Passing::Absent;
                 }
             }
-            control.core().audit().map_err(|what| format!("core 0: {what}"))?;
+            self.settle(shared);
+            let audit = self.control.as_ref().map(|control| control.core().audit());
+            audit.transpose().map_err(|what| format!("core 0: {what}"))?;
             return Ok(worked);
         }
         let data = &mut self.cores[core - 1];
@@ -282,6 +282,7 @@ impl Stage {
         while data.inbox.front().is_some_and(|(at, _)| *at <= now) {
             let Some((_, message)) = data.inbox.pop_front() else { break };
             data.core.handle(now, message, &mut out);
+            data.taken += 1;
             worked = true;
         }
         worked |= data.core.turn(now, &mut out);
@@ -291,7 +292,16 @@ impl Stage {
             data.outbox.push_back((at, message));
         }
         data.core.audit().map_err(|what| format!("core {core}: {what}"))?;
+        self.settle(shared);
         Ok(worked)
+    }
+
+    /// Tells the model which changes are in force.
+    fn settle(&mut self, shared: &mut Shared) {
+        if !self.settling.is_empty() {
+            let taken: Vec<u64> = self.cores.iter().map(|data| data.taken).collect();
+            Settling::settle(&mut self.settling, &taken, shared);
+        }
     }
 
     /// When a core must have a turn.
@@ -370,24 +380,6 @@ fn planted(core: Core<SimDevice, SimIo>, _: Option<Fault>) -> Core<SimDevice, Si
     core
 }
 
-fn namespace(nsid: u32, backing: u32, volume: &VolumePlan) -> NamespaceConfig {
-    NamespaceConfig {
-        nsid,
-        backing: BackingRef(backing),
-        lba_shift: volume.lba_shift,
-        block_count: volume.blocks,
-        read_only: volume.read_only,
-        uuid: [nsid as u8; 16],
-        nguid: [0; 16],
-        eui64: [0; 8],
-        volatile_cache: volume.volatile,
-        discard: true,
-        discard_zeroes: volume.discard_zeroes,
-        atomic_blocks: 0,
-        optimal_blocks: 0,
-    }
-}
-
 fn geometry(volume: &VolumePlan) -> Geometry {
     Geometry {
         capacity: volume.blocks << volume.lba_shift,
@@ -397,6 +389,7 @@ fn geometry(volume: &VolumePlan) -> Geometry {
         volatile_cache: volume.volatile,
         discard: true,
         discard_zeroes: volume.discard_zeroes,
-        read_only: volume.read_only,
+        // Whether writes are refused is up to the namespace, and changes.
+        read_only: false,
     }
 }
