@@ -5,7 +5,7 @@
 //! Queues only note the time; the target looks when the timer would have run out, and then either
 //! ends the controller or sets the timer anew.
 
-use super::controller::{Controller, ControllerKey};
+use super::controller::{Controller, ControllerKey, Kind};
 use super::{Target, TargetAction};
 use core::time::Duration;
 
@@ -16,6 +16,10 @@ pub(super) const STEP_MS: u32 = KAS as u32 * 100;
 
 /// How long a host without a keep-alive timer may be silent once its last I/O queue was lost.
 const LOST_HOST: Duration = Duration::from_secs(30);
+
+/// How long a host without a keep-alive timer may ask a discovery controller nothing (NVMe Base
+/// 2.1, 3.1.3.3.2): it came for the log and is not meant to stay.
+const IDLE_DISCOVERY: Duration = Duration::from_secs(120);
 
 /// A controller's keep-alive timer.
 #[derive(Debug, Default)]
@@ -48,8 +52,10 @@ impl Target {
             let Some(controller) = controller else { continue };
             controller.keep_alive.check_at = None;
             let kato_ms = controller.keep_alive.kato_ms;
+            let discovery = controller.kind == Kind::Discovery;
             if self.expiry(key).is_some_and(|expiry| expiry <= now) {
                 let reason = match kato_ms {
+                    0 if discovery => "nothing asked of discovery for two minutes".to_owned(),
                     0 => "the host's I/O queues were lost, and it has been silent since".to_owned(),
                     _ => format!("keep alive: nothing heard from the host for {kato_ms} ms"),
                 };
@@ -105,6 +111,9 @@ impl Target {
         let kato_ms = controller.keep_alive.kato_ms;
         if kato_ms != 0 {
             return Some(self.last_heard(controller) + Duration::from_millis(kato_ms.into()));
+        }
+        if controller.kind == Kind::Discovery {
+            return Some(self.last_heard(controller) + IDLE_DISCOVERY);
         }
         let lost = controller.keep_alive.lost_queue?;
         let alone = controller.io_queues.is_empty();

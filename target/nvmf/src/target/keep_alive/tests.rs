@@ -96,7 +96,6 @@ fn what_was_heard_on_a_queue_counts_after_its_end() {
 fn without_a_timeout_there_is_no_timer() {
     let mut bench = Bench::new();
     bench.ready();
-    bench.ready_discovery(0);
     assert_eq!(bench.target.timeout(), None);
     assert_eq!(closed_at(&mut bench, u64::MAX / 1_000_000), []);
 }
@@ -207,4 +206,15 @@ fn a_loss_that_was_made_good_is_forgotten() {
     bench.target.on_queue_closed(ms(6_000), again, &mut bench.out);
     bench.io_queue(cntlid, 1).unwrap();
     assert_eq!(bench.target.timeout(), None);
+}
+
+#[test]
+fn a_host_that_asks_discovery_nothing_for_two_minutes_is_let_go() {
+    let mut bench = Bench::new();
+    let (admin, _) = bench.ready_discovery(0);
+    assert_eq!(closed_at(&mut bench, 120_999), []);
+    bench.activity[&admin].mark(ms(100_000));
+    assert_eq!(closed_at(&mut bench, 121_000), [], "it asked something meanwhile");
+    assert_eq!(bench.target.timeout(), Some(ms(220_000)));
+    assert_eq!(closed_at(&mut bench, 220_000), [admin]);
 }

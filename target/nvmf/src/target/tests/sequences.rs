@@ -1,6 +1,7 @@
 //! Any sequence of events keeps the target's books in order.
 
 use super::*;
+use crate::target::controller::Kind;
 use nvme_spec_types::FeatureId;
 use nvme_spec_types::feature::SetFeatures;
 use nvme_spec_types::nqn::DISCOVERY_NQN;
@@ -227,9 +228,9 @@ impl World {
                 assert_eq!(bound.map(|b| (b.controller, b.qid)), Some((*key, *qid)));
                 assert!(*qid <= controller.features.io_queues);
             }
-            // Without a timeout only a lost I/O queue sets the timer.
+            // Without a timeout only a lost I/O queue sets the timer, but that of discovery.
             let timer = &controller.keep_alive;
-            let timed = timer.kato_ms != 0;
+            let timed = timer.kato_ms != 0 || controller.kind == Kind::Discovery;
             assert!(timer.check_at.is_some() || !timed);
             assert!(timer.check_at.is_none() || timed || timer.lost_queue.is_some());
         }
