@@ -26,6 +26,35 @@ pub struct RecvQueue {
     pub depth: u32,
 }
 
+/// What a device counted of its packets since it was opened. Hardware keeps its own counts: a
+/// provider over it tells zeroes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct WireCounters {
+    /// Packets taken in, whatever became of them.
+    pub received: u64,
+    /// Packets sent.
+    pub sent: u64,
+    /// Of those, packets that had been sent before.
+    pub resent: u64,
+    /// Packets taken in that were damaged, malformed or for nobody here.
+    pub discarded: u64,
+    /// Congestion notifications of the network.
+    pub congestion: u64,
+    /// Queue pairs that failed.
+    pub failed: u64,
+}
+
+impl std::ops::AddAssign for WireCounters {
+    fn add_assign(&mut self, other: WireCounters) {
+        self.received += other.received;
+        self.sent += other.sent;
+        self.resent += other.resent;
+        self.discarded += other.discarded;
+        self.congestion += other.congestion;
+        self.failed += other.failed;
+    }
+}
+
 /// What attaching an endpoint gives.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Attached {
@@ -90,4 +119,9 @@ pub trait Device {
     /// When [`poll_cq`](Device::poll_cq) must be called next even if no source is readable
     /// (retransmission timers of a software provider).
     fn timeout(&self) -> Option<Now>;
+
+    /// What it counted of its packets, if it sees them.
+    fn counters(&self) -> WireCounters {
+        WireCounters::default()
+    }
 }

@@ -34,7 +34,7 @@ mod ids;
 pub mod work;
 
 pub use cm::{AcceptParams, CmError, CmEvent, ConnectRequest, ConnectionManager, ListenError};
-pub use device::{Attached, Device, PollSource, QpLimits, RecvQueue};
+pub use device::{Attached, Device, PollSource, QpLimits, RecvQueue, WireCounters};
 pub use host::{Access, ConnectParams, Connector, HostDevice};
 pub use ids::{ConnId, CoreIndex, ListenerId, QpId, RecvQueueId, WrId};
 pub use work::{RecvWr, RemoteAddr, SendOp, SendWr, Wc, WcOp, WcStatus};

@@ -32,6 +32,7 @@ mod claims;
 mod close;
 mod complete;
 mod conn;
+mod latency;
 #[cfg(feature = "plant")]
 mod plant;
 mod receive;
@@ -44,11 +45,13 @@ use crate::pool::{Buddy, Standing};
 use backing::{BackingId, BlockIo, IoDone};
 use claims::Claims;
 use conn::{Conn, Phase};
+pub use latency::{BUCKETS, Latency};
+use nvme_spec_types::status::StatusCode;
 use nvmf::queue::{Action, CloseReason};
 use nvmf::{QueueKey, Slot};
 #[cfg(feature = "plant")]
 pub use plant::Plant;
-use rdma::{CoreIndex, Device, Now, PollSource, Wc};
+use rdma::{CoreIndex, Device, Now, PollSource, Wc, WireCounters};
 use receive::Ring;
 use region::{PAGE_SIZE, Region, Span};
 use std::collections::{BTreeMap, VecDeque};
@@ -141,12 +144,31 @@ pub struct CoreStats {
     pub faults: u64,
     /// Completions that belonged to nobody any more.
     pub strays: u64,
+    /// From the capsule to the response, for commands that this core answered.
+    pub command_latency: Latency,
+    /// Of that, the time that data from the host took to come by RDMA READ.
+    pub pull_latency: Latency,
+    /// Of that, the time that operations took on disks.
+    pub disk_latency: Latency,
+    /// What the device counted of its packets; zeroes where it does not tell.
+    pub wire: WireCounters,
     /// Queues here now, orphans included (a level, not a count).
     pub queues: u64,
     /// Bytes of transfer memory in use now (a level).
     pub transfer_bytes: u64,
     /// Bytes of standing memory in use now (a level).
     pub standing_bytes: u64,
+}
+
+/// What a core did on a backing since that was added.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct DiskStats {
+    /// Which.
+    pub id: BackingId,
+    /// Operations under way now.
+    pub in_flight: u32,
+    /// How long operations took.
+    pub latency: Latency,
 }
 
 /// A command that waits for a buffer.
@@ -163,6 +185,7 @@ struct BackingUse {
     id: BackingId,
     in_flight: u32,
     removing: bool,
+    latency: Latency,
 }
 
 /// One thread's engine. See the module for its contract.
@@ -198,6 +221,10 @@ pub struct Core<D: Device, B: BlockIo> {
     dones: Vec<IoDone>,
     scratch: Box<[u8; PAGE_SIZE]>,
     stats: CoreStats,
+    /// The time of the turn or message at hand, in nanoseconds.
+    now_ns: u64,
+    /// Responses that were no success, by their status: at most as many as statuses are used.
+    failures: BTreeMap<StatusCode, u64>,
     #[cfg(feature = "plant")]
     plant: Option<Plant>,
 }
@@ -252,6 +279,8 @@ impl<D: Device, B: BlockIo> Core<D, B> {
             dones: Vec::with_capacity(256),
             scratch: Box::new([0; PAGE_SIZE]),
             stats: CoreStats::default(),
+            now_ns: 0,
+            failures: BTreeMap::new(),
             #[cfg(feature = "plant")]
             plant: None,
         })
@@ -265,6 +294,7 @@ impl<D: Device, B: BlockIo> Core<D, B> {
         message: ToCore<D::Endpoint, B::Backing>,
         out: &mut Vec<ToControl<D::Endpoint>>,
     ) {
+        self.now_ns = now.as_nanos() as u64;
         match message {
             ToCore::Attach { key, endpoint, params } => {
                 self.attach(now, key, endpoint, params, out);
@@ -330,6 +360,7 @@ impl<D: Device, B: BlockIo> Core<D, B> {
     /// control thread go to `out`.
     pub fn turn(&mut self, now: Now, out: &mut Vec<ToControl<D::Endpoint>>) -> bool {
         self.stats.turns += 1;
+        self.now_ns = now.as_nanos() as u64;
         let told = out.len();
         let mut worked = !self.dirty.is_empty();
 
@@ -390,8 +421,20 @@ impl<D: Device, B: BlockIo> Core<D, B> {
             queues: (self.conns.len() - self.free_conns.len()) as u64,
             transfer_bytes: self.buddy.used().1,
             standing_bytes: self.standing.used(),
+            wire: self.device.counters(),
             ..self.stats
         }
+    }
+
+    /// Responses that were no success, by their status.
+    pub fn failures(&self) -> impl Iterator<Item = (StatusCode, u64)> + '_ {
+        self.failures.iter().map(|(status, count)| (*status, *count))
+    }
+
+    /// How long operations took on each backing, and how many are under way now.
+    pub fn disks(&self) -> impl Iterator<Item = DiskStats> + '_ {
+        let used = self.backings.iter().flatten();
+        used.map(|&BackingUse { id, in_flight, latency, .. }| DiskStats { id, in_flight, latency })
     }
 
     /// The device, for what its provider offers beyond the seam.
@@ -485,7 +528,8 @@ impl<D: Device, B: BlockIo> Core<D, B> {
             }
         };
         assert!(at < usize::from(NONE), "more than 65534 backings");
-        self.backings[at] = Some(BackingUse { id, in_flight: 0, removing: false });
+        self.backings[at] =
+            Some(BackingUse { id, in_flight: 0, removing: false, latency: Latency::default() });
         let id = id.0 as usize;
         if self.backing_at.len() <= id {
             self.backing_at.resize(id + 1, NONE);
@@ -508,7 +552,7 @@ impl<D: Device, B: BlockIo> Core<D, B> {
     /// Forgets a backing that is to be removed, once nothing is in flight on it.
     fn finish_removal(&mut self, at: u16, out: &mut Vec<ToControl<D::Endpoint>>) {
         let entry = &mut self.backings[usize::from(at)];
-        if let Some(BackingUse { id, in_flight: 0, removing: true }) = *entry {
+        if let Some(BackingUse { id, in_flight: 0, removing: true, .. }) = *entry {
             *entry = None;
             self.backing_at[id.0 as usize] = NONE;
             self.io.remove(id);

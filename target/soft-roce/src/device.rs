@@ -7,7 +7,7 @@ use crate::engine::{Counters, Engine};
 use crate::socket::{Buffers, Socket};
 use rdma::{
     Access, Attached, Device, HostDevice, Now, PollSource, QpId, RecvQueueId, RecvWr, RemoteAddr,
-    SendWr, Wc,
+    SendWr, Wc, WireCounters,
 };
 use region::{Region, Span};
 use std::io;
@@ -178,6 +178,18 @@ impl Device for SoftDevice {
             (None, _) if self.engine.wants_to_transmit() => Some(Now::ZERO),
             (Some(a), Some(b)) => Some(a.min(b)),
             (a, b) => a.or(b),
+        }
+    }
+
+    fn counters(&self) -> WireCounters {
+        let counters = SoftDevice::counters(self);
+        WireCounters {
+            received: counters.received + counters.damaged,
+            sent: counters.sent,
+            resent: counters.retransmitted,
+            discarded: counters.malformed + counters.stray + counters.damaged,
+            congestion: counters.congestion,
+            failed: counters.failed,
         }
     }
 }

@@ -7,6 +7,7 @@ use rdma::cm::QpParams;
 use rdma::{
     AcceptParams, Attached, CmError, CmEvent, ConnId, ConnectRequest, ConnectionManager, CoreIndex,
     Device, ListenError, ListenerId, Now, PollSource, QpId, RecvQueueId, RecvWr, SendWr, Wc,
+    WireCounters,
 };
 use std::net::SocketAddr;
 
@@ -275,6 +276,12 @@ impl<A: Device, B: Device> Device for EitherDevice<A, B> {
 
     fn timeout(&self) -> Option<Now> {
         earlier(self.first.timeout(), self.second.timeout())
+    }
+
+    fn counters(&self) -> WireCounters {
+        let mut counters = self.first.counters();
+        counters += self.second.counters();
+        counters
     }
 }
 

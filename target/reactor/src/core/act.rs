@@ -33,6 +33,7 @@ impl<D: Device, B: BlockIo> Core<D, B> {
                 self.release_recv(token, open);
             }
             Action::Allocate { slot, len } => {
+                conn.slot(slot).begin(self.now_ns);
                 // Nobody overtakes a command that waits.
                 let granted =
                     if self.buffer_waits.is_empty() { self.buddy.allocate(len) } else { None };
@@ -59,6 +60,7 @@ impl<D: Device, B: BlockIo> Core<D, B> {
                 let to = conn.queue.pull_to(slot);
                 let state = conn.slot(slot);
                 state.doing = Doing::Pulling;
+                state.asked_ns = self.now_ns;
                 state.segment = 0;
                 state.moved = to;
                 conn.read_waits.push_back(slot);
@@ -70,7 +72,10 @@ impl<D: Device, B: BlockIo> Core<D, B> {
                 self.region.read(source, bytes);
                 conn.queue.on_payload(slot, bytes, &mut self.actions);
             }
-            Action::Io { slot, io } => self.submit(now, c, slot, io),
+            Action::Io { slot, io } => {
+                conn.slot(slot).begin(self.now_ns);
+                self.submit(now, c, slot, io);
+            }
             Action::Claim { slot, backing, offset, len } => {
                 let range = Range { backing, start: offset, end: offset + len };
                 out.push(self.claims.ask(self.config.index, c, slot, range));
@@ -109,8 +114,17 @@ impl<D: Device, B: BlockIo> Core<D, B> {
             }
             Action::Respond { slot, completion, push, invalidate } => {
                 self.region.write(conn.cqe(slot), &completion.to_bytes());
+                if !completion.status.is_success() {
+                    *self.failures.entry(completion.status.code).or_insert(0) += 1;
+                }
                 let state = conn.slot(slot);
                 state.doing = Doing::Responding;
+                // A command that failed at once has not begun.
+                if state.began_ns != 0 {
+                    let took_ns = self.now_ns.saturating_sub(state.began_ns);
+                    self.stats.command_latency.count(took_ns);
+                    state.began_ns = 0;
+                }
                 state.segment = 0;
                 state.moved = 0;
                 state.push = push;
@@ -163,6 +177,7 @@ impl<D: Device, B: BlockIo> Core<D, B> {
             state.touches = touches;
         }
         state.ios += 1;
+        state.asked_ns = self.now_ns;
         let (op, has_data) = match io.kind {
             IoKind::Read => (IoOp::Read, true),
             IoKind::Write { fua } => (IoOp::Write { fua }, true),

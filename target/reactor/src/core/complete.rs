@@ -95,6 +95,10 @@ impl<D: Device, B: BlockIo> Core<D, B> {
     ) {
         let doing = std::mem::replace(&mut self.conn(c).slot(slot).doing, Doing::Nothing);
         let closing = self.conn(c).phase != Phase::Open;
+        if doing == Doing::Pulling && !closing {
+            let asked_ns = self.conn(c).slot(slot).asked_ns;
+            self.stats.pull_latency.count(self.now_ns.saturating_sub(asked_ns));
+        }
         if closing || doing == Doing::Responding {
             self.take_back_buffer(c, slot);
         }
@@ -158,6 +162,7 @@ impl<D: Device, B: BlockIo> Core<D, B> {
         self.stats.capsules += 1;
         let (conn, actions) = self.conn_and_actions(c);
         conn.activity.mark(now);
+        conn.activity.count_capsule();
         conn.queue.on_capsule(&capsule, received, token, actions);
         self.carry_out(now, c, out);
     }
@@ -171,8 +176,12 @@ impl<D: Device, B: BlockIo> Core<D, B> {
             return;
         }
         self.stats.io_errors += u64::from(done.result.is_err());
+        let asked_ns = here.map_or(0, |conn| conn.slots[usize::from(slot)].asked_ns);
+        let took_ns = self.now_ns.saturating_sub(asked_ns);
+        self.stats.disk_latency.count(took_ns);
         if let Some(backing) = self.backings.get_mut(usize::from(at)).and_then(Option::as_mut) {
             backing.in_flight -= 1;
+            backing.latency.count(took_ns);
             if backing.removing {
                 self.finish_removal(at, out);
             }

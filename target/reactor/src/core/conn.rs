@@ -59,6 +59,10 @@ pub(super) struct SlotState {
     pub(super) ios: u32,
     /// From the first to the last byte that those in flight touch.
     pub(super) touches: Range,
+    /// When its command began, in nanoseconds; 0 for none.
+    pub(super) began_ns: u64,
+    /// When what it waits for now was asked for: data, or an operation.
+    pub(super) asked_ns: u64,
 }
 
 impl SlotState {
@@ -74,7 +78,16 @@ impl SlotState {
         invalidate: None,
         ios: 0,
         touches: Range::NONE,
+        began_ns: 0,
+        asked_ns: 0,
     };
+
+    /// Something is done for its command: the first time, that is when the command begins.
+    pub(super) fn begin(&mut self, now_ns: u64) {
+        if self.began_ns == 0 {
+            self.began_ns = now_ns;
+        }
+    }
 }
 
 /// A queue, its queue pair and what of both is under way.

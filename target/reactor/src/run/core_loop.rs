@@ -124,7 +124,7 @@ fn run_core<D: Device, B: BlockIo>(
     loop {
         let now = options.clock.now();
         if pace.is_due(now) {
-            options.meter.show(core.stats());
+            options.meter.show(&core);
         }
         let mut worked = false;
         for _ in 0..MAIL_PER_TURN {
@@ -166,7 +166,7 @@ fn run_core<D: Device, B: BlockIo>(
             sources.push(inbox.wait_source());
             core.wait_sources(&mut sources);
             let until = [core.timeout(), stop_by].into_iter().flatten().min();
-            options.meter.show(core.stats());
+            options.meter.show(&core);
             rang = sleep(&sources, before, until);
         } else {
             worked_at = before;

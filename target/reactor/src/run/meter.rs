@@ -3,31 +3,66 @@
 //! The core writes when it is about to sleep, and now and then while it is busy: never for a
 //! command. A reader gets what was counted a moment ago.
 
-use crate::core::CoreStats;
-use rdma::Now;
+use crate::core::{Core, CoreStats, DiskStats};
+use backing::BlockIo;
+use nvme_spec_types::status::StatusCode;
+use rdma::{Device, Now};
 use std::sync::{Mutex, PoisonError, TryLockError};
 use std::time::Duration;
 
 /// How often a busy core shows its counts.
 const EVERY: Duration = Duration::from_millis(100);
 
-/// The counts that a data core showed last.
+/// What a data core showed last.
 #[derive(Debug, Default)]
 pub struct Meter {
-    shown: Mutex<CoreStats>,
+    shown: Mutex<Shown>,
+}
+
+/// The counts of a core at one moment.
+#[derive(Debug, Clone, Default)]
+pub struct Shown {
+    /// Its own.
+    pub core: CoreStats,
+    /// Of each backing that it uses.
+    pub disks: Vec<DiskStats>,
+    /// Responses that were no success, by their status.
+    pub failures: Vec<(StatusCode, u64)>,
+}
+
+impl Shown {
+    /// What a core shows.
+    pub fn of<D: Device, B: BlockIo>(core: &Core<D, B>) -> Shown {
+        let mut shown = Shown::default();
+        shown.take(core);
+        shown
+    }
+
+    /// Takes the counts of a core, in the memory of those before.
+    fn take<D: Device, B: BlockIo>(&mut self, core: &Core<D, B>) {
+        self.core = core.stats();
+        self.disks.clear();
+        self.disks.extend(core.disks());
+        self.failures.clear();
+        self.failures.extend(core.failures());
+    }
 }
 
 impl Meter {
     /// What the core showed last.
-    pub fn read(&self) -> CoreStats {
-        *self.shown.lock().unwrap_or_else(PoisonError::into_inner)
+    pub fn read(&self) -> Shown {
+        self.shown.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Shows counts; if somebody is reading just now, the next time is early enough.
-    pub(super) fn show(&self, stats: CoreStats) {
+    /// Shows what a core counted; if somebody is reading just now, the next time is early enough.
+    pub(super) fn show<D: Device, B: BlockIo>(&self, core: &Core<D, B>) {
+        self.change(|shown| shown.take(core));
+    }
+
+    fn change(&self, change: impl FnOnce(&mut Shown)) {
         match self.shown.try_lock() {
-            Ok(mut shown) => *shown = stats,
-            Err(TryLockError::Poisoned(poisoned)) => *poisoned.into_inner() = stats,
+            Ok(mut shown) => change(&mut shown),
+            Err(TryLockError::Poisoned(poisoned)) => change(&mut poisoned.into_inner()),
             Err(TryLockError::WouldBlock) => {}
         }
     }
@@ -57,13 +92,14 @@ mod tests {
     #[test]
     fn the_last_counts_are_shown_and_a_reader_never_stops_the_core() {
         let meter = Meter::default();
-        meter.show(CoreStats { turns: 1, ..CoreStats::default() });
+        let show = |turns| meter.change(|shown| shown.core.turns = turns);
+        show(1);
         let reading = meter.shown.lock().unwrap();
-        meter.show(CoreStats { turns: 2, ..CoreStats::default() });
+        show(2);
         drop(reading);
-        assert_eq!(meter.read().turns, 1);
-        meter.show(CoreStats { turns: 3, ..CoreStats::default() });
-        assert_eq!(meter.read().turns, 3);
+        assert_eq!(meter.read().core.turns, 1);
+        show(3);
+        assert_eq!(meter.read().core.turns, 3);
     }
 
     #[test]

@@ -22,7 +22,7 @@ mod tests;
 pub use control_loop::{Flow, Hooks, run_control};
 pub use core_loop::{CoreHandle, CoreOptions, spawn_core};
 pub use mailbox::{Inbox, Postbox, mailbox};
-pub use meter::Meter;
+pub use meter::{Meter, Shown};
 
 use rdma::Now;
 use std::time::{Duration, Instant};
