@@ -173,16 +173,32 @@ impl HostSettings {
 /// When a queue last heard from its host. Written by the queue's core, read by the target when it
 /// decides whether a keep-alive timer has run out.
 #[derive(Debug, Clone, Default)]
-pub struct QueueActivity(Arc<AtomicU64>);
+pub struct QueueActivity(Arc<Activity>);
+
+#[derive(Debug, Default)]
+struct Activity {
+    last_ns: AtomicU64,
+    capsules: AtomicU64,
+}
 
 impl QueueActivity {
     /// A capsule arrived in the turn that began at `now`. Called by the owning core only.
     pub fn mark(&self, now: std::time::Duration) {
-        self.0.store(now.as_nanos() as u64, Ordering::Relaxed);
+        self.0.last_ns.store(now.as_nanos() as u64, Ordering::Relaxed);
+    }
+
+    /// Counts a capsule. Called by the owning core only.
+    pub fn count_capsule(&self) {
+        bump(&self.0.capsules, 1);
+    }
+
+    /// Capsules counted so far.
+    pub fn capsules(&self) -> u64 {
+        self.0.capsules.load(Ordering::Relaxed)
     }
 
     /// The time last marked; zero when never.
     pub fn last(&self) -> std::time::Duration {
-        std::time::Duration::from_nanos(self.0.load(Ordering::Relaxed))
+        std::time::Duration::from_nanos(self.0.last_ns.load(Ordering::Relaxed))
     }
 }

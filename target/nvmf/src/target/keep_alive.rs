@@ -59,6 +59,7 @@ impl Target {
                     0 => "the host's I/O queues were lost, and it has been silent since".to_owned(),
                     _ => format!("keep alive: nothing heard from the host for {kato_ms} ms"),
                 };
+                self.keep_alive_expiries += 1;
                 self.end_controller(key, &reason, out);
             } else {
                 self.arm_keep_alive(key);

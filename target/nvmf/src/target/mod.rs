@@ -75,6 +75,8 @@ pub struct Target {
     next_abort: u64,
     /// Commands of admin queues that wait for flushes.
     flushes: BTreeMap<(QueueKey, Slot), PendingFlush>,
+    /// Controllers that ended since their hosts were not heard in time.
+    keep_alive_expiries: u64,
     /// The time of the first event: power-on hours count from here.
     started: Option<Duration>,
 }
@@ -126,6 +128,7 @@ impl Target {
             aborts: BTreeMap::new(),
             next_abort: 0,
             flushes: BTreeMap::new(),
+            keep_alive_expiries: 0,
             started: None,
         }
     }

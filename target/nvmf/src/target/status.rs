@@ -78,6 +78,8 @@ pub struct QueueStatus {
     pub local: SocketAddr,
     /// The host's address.
     pub peer: SocketAddr,
+    /// Commands received so far.
+    pub commands: u64,
 }
 
 impl Target {
@@ -121,6 +123,11 @@ impl Target {
         })
     }
 
+    /// Controllers that ended since their hosts were not heard in time.
+    pub fn keep_alive_expiries(&self) -> u64 {
+        self.keep_alive_expiries
+    }
+
     fn queue_status(&self, queue: QueueKey) -> Option<QueueStatus> {
         let state = self.queues.get(&queue)?;
         let bound = state.bound?;
@@ -131,6 +138,7 @@ impl Target {
             port: state.info.port,
             local: state.info.local,
             peer: state.info.peer,
+            commands: state.info.activity.capsules(),
         })
     }
 }

@@ -16,10 +16,12 @@ mod config;
 mod log_limit;
 mod queues;
 mod serve;
+mod stats;
 #[cfg(test)]
 mod tests;
 
 pub use config::ControlConfig;
+pub use stats::ControlStats;
 
 use crate::core::Core;
 use crate::mail::{ToControl, ToCore};
@@ -124,6 +126,7 @@ where
     claims: Claims,
     stopping: Stopping,
     limits: Limits,
+    stats: ControlStats,
     /// What the target asked for and was not carried out yet.
     actions: VecDeque<TargetAction>,
     /// What core 0 had to say and was not taken in yet.
@@ -155,6 +158,7 @@ where
                 connected: LogLimit::new(),
                 ended: LogLimit::new(),
             },
+            stats: ControlStats::default(),
             actions: VecDeque::new(),
             own_mail: Vec::new(),
             outbox: Vec::new(),
@@ -437,6 +441,12 @@ where
     /// Queues from the connect request to the last trace.
     pub fn queue_count(&self) -> usize {
         self.queues.len()
+    }
+
+    /// What became of connections since the start.
+    pub fn stats(&self) -> ControlStats {
+        let keep_alive_expiries = self.target.keep_alive_expiries();
+        ControlStats { keep_alive_expiries, ..self.stats }
     }
 
     /// The target, to look at.

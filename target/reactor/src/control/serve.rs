@@ -64,9 +64,11 @@ where
     }
 
     fn on_request(&mut self, now: Now, request: ConnectRequest) {
+        self.stats.requests += 1;
         match self.admit(now, &request) {
             Ok(()) => {}
             Err((status, why)) => {
+                self.stats.refused += 1;
                 if let Some(dropped) = self.limits.rejected.allow(now) {
                     warn!(peer = %request.peer, local = %request.local, %why, dropped,
                         "connection refused");
@@ -231,6 +233,7 @@ where
             _ => None,
         });
         let Some(status) = refused else { return };
+        self.stats.connects_failed += 1;
         let Some(dropped) = self.limits.rejected.allow(now) else { return };
         let name = |at| {
             let field = data.get(at..at + NQN_FIELD_SIZE).and_then(|f| Nqn::from_field(f).ok());
@@ -265,6 +268,7 @@ where
             debug_assert!(false, "a core refused a queue that was never given to it");
             return;
         };
+        self.stats.refused += 1;
         if !entry.ended {
             if let Some(dropped) = self.limits.rejected.allow(now) {
                 warn!(peer = %entry.info.peer, qid = entry.info.admission.qid, core = entry.core.0,
@@ -296,6 +300,10 @@ where
         entry.ended = true;
         let (peer, qid) = (entry.info.peer, entry.info.admission.qid);
         self.queues.set_phase(key, Phase::AwaitDetached);
+        match &was {
+            Phase::Bound(_) => self.stats.ended += 1,
+            _ => self.stats.ended_early += 1,
+        }
         if let Some(dropped) = self.limits.ended.allow(now) {
             match &was {
                 Phase::Bound(Names { subnqn, hostnqn, cntlid }) => {
@@ -334,6 +342,7 @@ where
                         hostnqn: binding.hostnqn.clone(),
                         cntlid: binding.cntlid,
                     };
+                    self.stats.connected += 1;
                     if let Some(dropped) = self.limits.connected.allow(now)
                         && let Some(entry) = self.queues.get(queue)
                     {
