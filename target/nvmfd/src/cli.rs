@@ -125,6 +125,11 @@ pub(crate) enum Command {
         #[command(flatten)]
         at: At,
     },
+    /// Show what the running daemon does, once a second
+    Top {
+        #[command(flatten)]
+        at: At,
+    },
     /// Print a script that completes commands in a shell
     Completions {
         /// The shell

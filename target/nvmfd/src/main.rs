@@ -23,6 +23,7 @@ mod serve;
 mod signals;
 mod socket;
 mod status;
+mod top;
 
 use clap::Parser;
 use cli::{Change, Command};
@@ -69,6 +70,7 @@ fn main() -> ExitCode {
         Command::Trace { output, at } => {
             with_daemon(at, |client| client::trace(client, output.json).map(|()| String::new()))
         }
+        Command::Top { at } => with_daemon(at, top::top),
         Command::Completions { shell } => manual::completions(shell),
         Command::Man { folder } => manual::pages(&folder),
     }

@@ -7,8 +7,8 @@ use backing::BlockIo;
 use nvmf::target::{AllowedHosts, ControllerStatus, NamespaceStatus, SubsystemStatus};
 use nvmf::view::IoTotals;
 use rdma::{ConnectionManager, Device, Now};
-use reactor::control::{Control, ListenerState};
-use reactor::core::CoreStats;
+use reactor::control::{Control, ControlStats, ListenerState};
+use reactor::run::Shown;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
@@ -23,8 +23,10 @@ pub(crate) struct Picture {
     pub(crate) listeners: Vec<Listener>,
     /// Queues from the connect request to the last trace.
     pub(crate) queues: usize,
+    /// What became of connections.
+    pub(crate) control: ControlStats,
     /// The control thread's own core.
-    pub(crate) control_core: CoreStats,
+    pub(crate) control_core: Shown,
 }
 
 /// A subsystem.
@@ -52,6 +54,9 @@ pub(crate) struct Namespace {
     pub(crate) size: u64,
     pub(crate) read_only: bool,
     pub(crate) uuid: String,
+    /// The number of its disk, for what cores count on that.
+    #[serde(skip)]
+    pub(crate) disk: u32,
     /// What was done on it.
     pub(crate) io: Io,
 }
@@ -96,6 +101,10 @@ pub(crate) struct Connection {
     pub(crate) admin_errors: u64,
     /// I/O queues.
     pub(crate) io_queues: usize,
+    /// Commands received on the I/O queues that it has now.
+    pub(crate) io_commands: u64,
+    /// Commands received on the admin queue.
+    pub(crate) admin_commands: u64,
 }
 
 /// A listener.
@@ -124,7 +133,8 @@ where
         connections: target.controllers().map(|status| connection(now, &status)).collect(),
         listeners: control.listeners().map(listener).collect(),
         queues: control.queue_count(),
-        control_core: control.core().stats(),
+        control: control.stats(),
+        control_core: Shown::of(control.core()),
     }
 }
 
@@ -154,6 +164,7 @@ fn namespace(nqn: &str, status: &NamespaceStatus) -> Namespace {
         size: config.block_count << config.lba_shift,
         read_only: config.read_only,
         uuid: Uuid::from_bytes(config.uuid).to_string(),
+        disk: config.backing.0,
         io: (*totals).into(),
     }
 }
@@ -182,6 +193,7 @@ impl From<IoTotals> for Io {
 
 fn connection(now: Now, status: &ControllerStatus) -> Connection {
     let admin = status.queues.first();
+    let io_queues = || status.queues.iter().filter(|queue| queue.qid != 0);
     Connection {
         subsystem: status.subnqn.to_string(),
         cntlid: status.cntlid,
@@ -194,7 +206,9 @@ fn connection(now: Now, status: &ControllerStatus) -> Connection {
         kato_ms: status.kato.as_millis() as u64,
         silent_ms: now.saturating_sub(status.last_heard).as_millis() as u64,
         admin_errors: status.errors,
-        io_queues: status.queues.iter().filter(|queue| queue.qid != 0).count(),
+        io_queues: io_queues().count(),
+        io_commands: io_queues().map(|queue| queue.commands).sum(),
+        admin_commands: admin.map_or(0, |queue| queue.commands),
     }
 }
 

@@ -199,3 +199,101 @@ fn events_are_told_as_they_happen() {
     trace.kill().unwrap();
     trace.wait().unwrap();
 }
+
+#[test]
+fn a_host_at_work_does_not_notice_fifty_reloads() {
+    let daemon = Daemon::start(&subsystem(A, &ram("1MiB")));
+    let file = daemon.path("disk");
+    std::fs::write(&file, vec![0; 1 << 20]).unwrap();
+    let mut host = common::host::connect(&daemon.address, A);
+    std::thread::scope(|scope| {
+        let reloads = scope.spawn(|| {
+            let disk = format!("[[subsystem.namespace]]\npath = \"{}\"\n", file.display());
+            let listener = format!(
+                "[[listener]]\naddress = \"{}\"\nprovider = \"soft\"\n",
+                common::own_address()
+            );
+            let mut changes = 0;
+            for n in 0..50 {
+                // By turns: a disk beside the one in use, a subsystem with disks, a listener.
+                let mut text = subsystem(A, &ram("1MiB"));
+                if n % 2 == 0 {
+                    text += &disk;
+                }
+                if n % 3 == 0 {
+                    text += &(subsystem(B, &ram("2MiB")) + &ram("3MiB"));
+                }
+                if n % 5 == 0 {
+                    text += &listener;
+                }
+                daemon.configure(&text);
+                let outcome = daemon.json(&["reload"]);
+                assert_eq!(outcome["failed"].as_array().unwrap().len(), 0, "{outcome}");
+                changes += outcome["changed"].as_array().unwrap().len();
+            }
+            changes
+        });
+        let mut rounds = 0u32;
+        while !reloads.is_finished() {
+            let byte = rounds as u8;
+            host.fill_blocks(u64::from(rounds % 64), 8, byte);
+            assert_eq!(host.read_blocks(u64::from(rounds % 64), 8), vec![byte; 8 * 512]);
+            rounds += 1;
+        }
+        assert!(reloads.join().unwrap() >= 100);
+        assert!(rounds > 100, "{rounds} rounds");
+    });
+    let connection = daemon.json(&["show", "connection", A, "1"]);
+    assert_eq!(connection["io_queues"], 1);
+    assert!(!daemon.log().contains("disconnected"), "{}", daemon.log());
+    // And an operator can end it.
+    daemon.run(&["remove", "connection", A, "1"]);
+    daemon.wait_for("an operator dropped the connection");
+}
+
+#[test]
+fn monitoring_sees_what_a_host_does() {
+    let address = common::own_address().replace("4420", "9420");
+    let metrics = format!("[metrics]\naddress = \"{address}\"\n");
+    let daemon = Daemon::start(&(metrics + &subsystem(A, &ram("1MiB"))));
+    let get = |path: &str| {
+        let mut stream = std::net::TcpStream::connect(&address).unwrap();
+        write!(stream, "GET {path} HTTP/1.1\r\nhost: a\r\n\r\n").unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).unwrap();
+        answer
+    };
+    let mut host = common::host::connect(&daemon.address, A);
+    for n in 0..10 {
+        host.fill_blocks(n, 8, 1);
+        host.read_blocks(n, 8);
+    }
+    // A core shows its counts when it goes to sleep.
+    std::thread::sleep(Duration::from_millis(200));
+    let text = get("/metrics");
+    assert!(text.contains("content-type: application/openmetrics-text"), "{text}");
+    let value = |name: &str| {
+        let line = text.lines().find(|line| line.starts_with(name));
+        let line = line.unwrap_or_else(|| panic!("no {name} in\n{text}"));
+        line.rsplit(' ').next().unwrap().parse::<f64>().unwrap()
+    };
+    let namespace = format!("{{subsystem=\"{A}\",nsid=\"1\"");
+    assert_eq!(
+        value(&format!("nvmfd_namespace_commands_total{namespace},direction=\"read\"}}")),
+        10.0
+    );
+    let written = format!("nvmfd_namespace_data_bytes_total{namespace},direction=\"write\"}}");
+    assert_eq!(value(&written), 40960.0);
+    assert!(value("nvmfd_command_latency_seconds_count{core=\"1\"}") >= 20.0);
+    assert!(value(&format!("nvmfd_disk_latency_seconds_count{namespace}}}")) >= 20.0);
+    assert!(value("nvmfd_core_packets_sent_total{core=\"1\"}") >= 20.0);
+    assert_eq!(value("nvmfd_connection_events_total{event=\"connected\"}"), 2.0);
+    let numbers = get("/numbers.json");
+    let numbers: serde_json::Value =
+        serde_json::from_str(numbers.split("\r\n\r\n").nth(1).unwrap()).unwrap();
+    assert_eq!(numbers["connections"][0]["io_commands"], 21, "the Connect too");
+    let page = get("/");
+    assert!(page.contains("text/html") && page.contains("numbers.json"));
+    assert!(!page.contains("//cdn") && !page.contains("src=\"http"), "no outside resources");
+    assert!(get("/frob").starts_with("HTTP/1.1 404"));
+}

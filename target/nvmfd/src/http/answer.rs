@@ -1,7 +1,7 @@
 //! Answers to what is asked on the control socket.
 
 use super::routes::{self, Action, Lost};
-use super::views::{Core, Failure, Limits, PlanView, Status, hosts};
+use super::views::{Failure, Limits, PlanView, Status, cores, hosts};
 use super::{App, Body, openapi};
 use crate::edit::{Edit, Fields};
 use crate::operator::Refusal;
@@ -43,7 +43,7 @@ impl Asked<'_> {
         Ok(match action {
             Action::Status => {
                 let picture = operator.look().await?;
-                json(&Status::of(&picture, operator.path(), operator.meters().len()))
+                json(&Status::of(&picture, operator.path(), operator.data_cores()))
             }
             Action::Reload => json(&operator.reload().await?),
             Action::Config => text("application/toml", operator.text().await),
@@ -84,12 +84,7 @@ impl Asked<'_> {
             Action::DropConnection => {
                 json(&operator.drop_connection(self.parameter(0), self.number(1)?).await?)
             }
-            Action::Cores => {
-                let control = operator.look().await?.control_core;
-                let data = operator.meters().iter().map(|meter| meter.read());
-                let all = std::iter::once(control).chain(data).enumerate();
-                json(&all.map(|(core, stats)| Core::of(core, stats)).collect::<Vec<_>>())
-            }
+            Action::Cores => json(&cores(&operator.look().await?, &operator.read_meters())),
             Action::Limits => json(&Limits::of(&operator.config().await.tuning)),
             Action::Events => {
                 let mut response = Response::new(Body::Lines(self.app.events.subscribe()));

@@ -1,11 +1,11 @@
 //! What monitoring reads: metrics, a page with live charts, and the numbers that the page draws.
 
 use super::answer::{failure, text};
-use super::views::{Core, Status};
+use super::views::{Core, Status, cores};
 use super::{App, Body};
 use crate::metrics;
 use crate::operator::Refusal;
-use crate::status::{Connection, Namespace};
+use crate::status::{Connection, Listener, Namespace};
 use hyper::{Method, Response, StatusCode};
 use serde::Serialize;
 
@@ -19,6 +19,7 @@ struct Numbers {
     namespaces: Vec<Namespace>,
     connections: Vec<Connection>,
     cores: Vec<Core>,
+    listeners: Vec<Listener>,
 }
 
 /// Answers a request at the metrics address.
@@ -37,7 +38,7 @@ pub(super) async fn respond(app: &App, method: &Method, path: &str) -> Response<
 
 async fn scrape(app: &App) -> Result<Response<Body>, Refusal> {
     let picture = app.operator.look().await?;
-    let cores = app.operator.meters().iter().map(|meter| meter.read()).collect();
+    let cores = app.operator.read_meters();
     Ok(match metrics::text(picture, cores) {
         Ok(lines) => text(metrics::MEDIA_TYPE, lines),
         Err(error) => failure(StatusCode::INTERNAL_SERVER_ERROR, &error.to_string()),
@@ -46,14 +47,12 @@ async fn scrape(app: &App) -> Result<Response<Body>, Refusal> {
 
 async fn numbers(app: &App) -> Result<Response<Body>, Refusal> {
     let picture = app.operator.look().await?;
-    let status = Status::of(&picture, app.operator.path(), app.operator.meters().len());
-    let data = app.operator.meters().iter().map(|meter| meter.read());
-    let cores = std::iter::once(picture.control_core).chain(data).enumerate();
     let numbers = Numbers {
-        status,
-        cores: cores.map(|(core, stats)| Core::of(core, stats)).collect(),
+        status: Status::of(&picture, app.operator.path(), app.operator.data_cores()),
+        cores: cores(&picture, &app.operator.read_meters()),
         namespaces: picture.subsystems.into_iter().flat_map(|found| found.namespaces).collect(),
         connections: picture.connections,
+        listeners: picture.listeners,
     };
     let bytes = serde_json::to_vec(&numbers).unwrap_or_default();
     Ok(text("application/json", bytes))

@@ -3,8 +3,8 @@
 use crate::change::Plan;
 use crate::config::Tuning;
 use crate::status::{Io, Picture};
-use reactor::core::CoreStats;
-use reactor::run::PollMode;
+use reactor::core::{CoreStats, Latency};
+use reactor::run::{PollMode, Shown};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -85,7 +85,7 @@ pub(super) fn hosts(picture: &Picture) -> Vec<Host> {
 }
 
 /// A core of the reactor. Counts begin at the start of the daemon.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub(crate) struct Core {
     /// 0 is the control thread, which serves admin queues.
     pub(crate) core: usize,
@@ -110,13 +110,26 @@ pub(crate) struct Core {
     /// Queues that ended by a fault or a broken rule, and those refused for lack of memory.
     pub(crate) faults: u64,
     pub(crate) refused: u64,
+    /// Mean time of a command from its capsule to its response, and of an operation on a disk, in
+    /// microseconds.
+    pub(crate) command_us: f64,
+    pub(crate) disk_us: f64,
+    /// Times counted so far for these two, and their sums in nanoseconds.
+    pub(crate) command_times: u64,
+    pub(crate) command_ns: u64,
+    pub(crate) disk_times: u64,
+    pub(crate) disk_ns: u64,
+    /// Packets sent again, where the RDMA provider sees packets.
+    pub(crate) packets_resent: u64,
     /// Bytes in use now: for transfers, and for receives.
     pub(crate) transfer_bytes: u64,
     pub(crate) receive_bytes: u64,
 }
 
 impl Core {
-    pub(super) fn of(core: usize, stats: CoreStats) -> Core {
+    fn of(core: usize, stats: &CoreStats) -> Core {
+        let mean =
+            |latency: &Latency| latency.sum_ns() as f64 / latency.total().max(1) as f64 / 1e3;
         Core {
             core,
             queues: stats.queues,
@@ -133,10 +146,23 @@ impl Core {
             send_waits: stats.send_waits,
             faults: stats.faults,
             refused: stats.refused,
+            command_us: mean(&stats.command_latency),
+            disk_us: mean(&stats.disk_latency),
+            command_times: stats.command_latency.total(),
+            command_ns: stats.command_latency.sum_ns(),
+            disk_times: stats.disk_latency.total(),
+            disk_ns: stats.disk_latency.sum_ns(),
+            packets_resent: stats.wire.resent,
             transfer_bytes: stats.transfer_bytes,
             receive_bytes: stats.standing_bytes,
         }
     }
+}
+
+/// All cores, the control thread's first.
+pub(super) fn cores(picture: &Picture, data: &[Shown]) -> Vec<Core> {
+    let all = std::iter::once(&picture.control_core).chain(data).enumerate();
+    all.map(|(core, shown)| Core::of(core, &shown.core)).collect()
 }
 
 /// What a reload would do.

@@ -1,12 +1,14 @@
 //! Which counts there are, and what they are called.
 
-use crate::status::{Io, Picture};
+use super::histogram::Times;
+use crate::status::{Io, Namespace, Picture};
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric};
 use prometheus_client::metrics::counter::ConstCounter;
 use prometheus_client::metrics::gauge::ConstGauge;
 use prometheus_client::registry::Unit;
-use reactor::core::CoreStats;
+use reactor::core::{CoreStats, Latency};
+use reactor::run::Shown;
 use std::collections::BTreeMap;
 use std::fmt::Error;
 
@@ -15,7 +17,7 @@ use std::fmt::Error;
 pub(super) struct Scrape {
     pub(super) picture: Picture,
     /// Of the data cores.
-    pub(super) cores: Vec<CoreStats>,
+    pub(super) cores: Vec<Shown>,
 }
 
 /// Labels of one sample.
@@ -31,8 +33,12 @@ impl Collector for Scrape {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), Error> {
         self.daemon(&mut encoder)?;
         self.namespaces(&mut encoder)?;
+        self.disks(&mut encoder)?;
         self.connections(&mut encoder)?;
-        self.cores(&mut encoder)
+        self.ends(&mut encoder)?;
+        self.cores(&mut encoder)?;
+        self.times(&mut encoder)?;
+        self.failures(&mut encoder)
     }
 }
 
@@ -56,13 +62,10 @@ impl Scrape {
 
     fn namespaces(&self, out: &mut DescriptorEncoder<'_>) -> Result<(), Error> {
         let all = || self.picture.subsystems.iter().flat_map(|subsystem| &subsystem.namespaces);
-        let labels = |ns: &crate::status::Namespace| {
-            vec![("subsystem", ns.subsystem.clone()), ("nsid", ns.nsid.to_string())]
-        };
         let by_way = |reads: fn(&Io) -> u64, writes: fn(&Io) -> u64| {
             all().flat_map(move |ns| {
                 let with = |way: &str| {
-                    let mut labels = labels(ns);
+                    let mut labels = of_namespace(ns);
                     labels.push(("direction", way.to_owned()));
                     labels
                 };
@@ -74,11 +77,86 @@ impl Scrape {
         let bytes = Family("namespace_data", "Bytes that they moved", Some(Unit::Bytes));
         counters(out, bytes, by_way(|io| io.read_bytes, |io| io.write_bytes))?;
         let errors = Family("namespace_medium_errors", "Commands that failed on the medium", None);
-        counters(out, errors, all().map(|ns| (labels(ns), ns.io.errors)))?;
+        counters(out, errors, all().map(|ns| (of_namespace(ns), ns.io.errors)))?;
         let size = Family("namespace_size", "Size as hosts see it", Some(Unit::Bytes));
-        gauges(out, size, all().map(|ns| (labels(ns), ns.size as f64)))?;
+        gauges(out, size, all().map(|ns| (of_namespace(ns), ns.size as f64)))?;
         let protected = Family("namespace_read_only", "Whether writes are refused", None);
-        gauges(out, protected, all().map(|ns| (labels(ns), f64::from(u8::from(ns.read_only)))))
+        gauges(
+            out,
+            protected,
+            all().map(|ns| (of_namespace(ns), f64::from(u8::from(ns.read_only)))),
+        )
+    }
+
+    /// Of the disks under the namespaces, over all cores.
+    fn disks(&self, out: &mut DescriptorEncoder<'_>) -> Result<(), Error> {
+        let mut disks: BTreeMap<u32, (Latency, u32)> = BTreeMap::new();
+        for disk in self.shown().flat_map(|(_, shown)| &shown.disks) {
+            let (latency, in_flight) = disks.entry(disk.id.0).or_default();
+            *latency += disk.latency;
+            *in_flight += disk.in_flight;
+        }
+        let each = || {
+            let all = self.picture.subsystems.iter().flat_map(|subsystem| &subsystem.namespaces);
+            all.filter_map(|ns| Some((of_namespace(ns), *disks.get(&ns.disk)?)))
+        };
+        let depth = Family("disk_operations_in_flight", "Operations under way on the disk", None);
+        gauges(out, depth, each().map(|(labels, (_, in_flight))| (labels, f64::from(in_flight))))?;
+        let help = "How long operations on the disk took";
+        let times = Family("disk_latency", help, Some(Unit::Seconds));
+        samples(out, times, each().map(|(labels, (latency, _))| (labels, Times(latency))))
+    }
+
+    /// What became of connections.
+    fn ends(&self, out: &mut DescriptorEncoder<'_>) -> Result<(), Error> {
+        let stats = &self.picture.control;
+        let events = [
+            ("request", stats.requests),
+            ("refused", stats.refused),
+            ("connected", stats.connected),
+            ("connect_failed", stats.connects_failed),
+            ("ended", stats.ended),
+            ("ended_early", stats.ended_early),
+        ];
+        let labelled = events.map(|(event, count)| (vec![("event", event.to_owned())], count));
+        let help = "What became of connections, one for each queue";
+        counters(out, Family("connection_events", help, None), labelled)?;
+        let help = "Controllers that ended since their hosts were not heard in time";
+        let expiries = [(Vec::new(), stats.keep_alive_expiries)];
+        counters(out, Family("keep_alive_expiries", help, None), expiries)
+    }
+
+    /// How long things took on each core.
+    fn times(&self, out: &mut DescriptorEncoder<'_>) -> Result<(), Error> {
+        type Stage = (&'static str, &'static str, fn(&CoreStats) -> Latency);
+        let stages: [Stage; 3] = [
+            ("command_latency", "From a command's capsule to its response", |core| {
+                core.command_latency
+            }),
+            ("command_pull_latency", "Of that, waiting for data of the host", |core| {
+                core.pull_latency
+            }),
+            ("command_disk_latency", "Of that, waiting for the disk", |core| core.disk_latency),
+        ];
+        for (name, help, latency) in stages {
+            let all = self.shown().map(|(core, shown)| (of_core(core), latency(&shown.core)));
+            let times = all.map(|(labels, latency)| (labels, Times(latency)));
+            samples(out, Family(name, help, Some(Unit::Seconds)), times)?;
+        }
+        Ok(())
+    }
+
+    /// Responses that were no success.
+    fn failures(&self, out: &mut DescriptorEncoder<'_>) -> Result<(), Error> {
+        let each = self.shown().flat_map(|(core, shown)| {
+            shown.failures.iter().map(move |(status, count)| {
+                let mut labels = of_core(core);
+                labels.push(("status", status.to_string()));
+                (labels, *count)
+            })
+        });
+        let family = Family("core_failed_responses", "Responses by their NVMe status", None);
+        counters(out, family, each)
     }
 
     fn connections(&self, out: &mut DescriptorEncoder<'_>) -> Result<(), Error> {
@@ -86,6 +164,7 @@ impl Scrape {
         struct Sum {
             controllers: u32,
             io_queues: usize,
+            io_commands: u64,
             admin_errors: u64,
         }
         let mut hosts: BTreeMap<(&str, &str), Sum> = BTreeMap::new();
@@ -93,6 +172,7 @@ impl Scrape {
             let sum = hosts.entry((&connection.host, &connection.subsystem)).or_default();
             sum.controllers += 1;
             sum.io_queues += connection.io_queues;
+            sum.io_commands += connection.io_commands;
             sum.admin_errors += connection.admin_errors;
         }
         let labels = |(host, subsystem): &(&str, &str)| {
@@ -107,6 +187,9 @@ impl Scrape {
             queues,
             hosts.iter().map(|(names, sum)| (labels(names), sum.io_queues as f64)),
         )?;
+        let help = "I/O commands received on the queues that a host has now";
+        let commands = Family("host_commands", help, None);
+        counters(out, commands, hosts.iter().map(|(names, sum)| (labels(names), sum.io_commands)))?;
         let errors = Family(
             "host_admin_errors",
             "Admin commands that failed on the controllers that a host has now",
@@ -117,7 +200,7 @@ impl Scrape {
     }
 
     fn cores(&self, out: &mut DescriptorEncoder<'_>) -> Result<(), Error> {
-        let counts: [OfCore; 15] = [
+        let counts: [OfCore; 21] = [
             (Family("core_turns", "Turns of a core's loop", None), |core| core.turns),
             (Family("core_busy_turns", "Turns that found work", None), |core| core.busy_turns),
             (Family("core_capsules", "Commands received", None), |core| core.capsules),
@@ -146,6 +229,18 @@ impl Scrape {
                 Family("core_queue_faults", "Queues ended by a fault or a broken rule", None),
                 |core| core.faults,
             ),
+            (Family("core_packets_received", "Packets taken in", None), |core| core.wire.received),
+            (Family("core_packets_sent", "Packets sent", None), |core| core.wire.sent),
+            (Family("core_packets_resent", "Packets sent again", None), |core| core.wire.resent),
+            (Family("core_packets_discarded", "Packets damaged or for nobody", None), |core| {
+                core.wire.discarded
+            }),
+            (Family("core_congestion_notifications", "Of the network", None), |core| {
+                core.wire.congestion
+            }),
+            (Family("core_queue_pairs_failed", "Queue pairs that failed", None), |core| {
+                core.wire.failed
+            }),
         ];
         for (family, count) in counts {
             counters(out, family, self.each_core(count))?;
@@ -169,9 +264,22 @@ impl Scrape {
 
     /// A number of each core, the control thread's first.
     fn each_core(&self, number: fn(&CoreStats) -> u64) -> impl Iterator<Item = (Labels, u64)> + '_ {
-        let all = std::iter::once(&self.picture.control_core).chain(&self.cores).enumerate();
-        all.map(move |(core, stats)| (vec![("core", core.to_string())], number(stats)))
+        self.shown().map(move |(core, shown)| (of_core(core), number(&shown.core)))
     }
+
+    /// What the cores show, the control thread's first.
+    fn shown(&self) -> impl Iterator<Item = (usize, &Shown)> + '_ {
+        std::iter::once(&self.picture.control_core).chain(&self.cores).enumerate()
+    }
+}
+
+fn of_core(core: usize) -> Labels {
+    vec![("core", core.to_string())]
+}
+
+fn of_namespace(namespace: &Namespace) -> Labels {
+    let nsid = namespace.nsid.to_string();
+    vec![("subsystem", namespace.subsystem.clone()), ("nsid", nsid)]
 }
 
 fn counters(

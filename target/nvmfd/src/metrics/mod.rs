@@ -4,6 +4,7 @@
 //! is gone from the daemon is gone from the text.
 
 mod collect;
+mod histogram;
 #[cfg(test)]
 mod tests;
 
@@ -11,7 +12,7 @@ use crate::status::Picture;
 use collect::Scrape;
 use prometheus_client::encoding::text::encode;
 use prometheus_client::registry::Registry;
-use reactor::core::CoreStats;
+use reactor::run::Shown;
 
 /// The media type of the text.
 pub(crate) const MEDIA_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
@@ -20,7 +21,7 @@ pub(crate) const MEDIA_TYPE: &str = "application/openmetrics-text; version=1.0.0
 ///
 /// # Errors
 /// Never by what is in them: only when a name breaks the format's rules.
-pub(crate) fn text(picture: Picture, cores: Vec<CoreStats>) -> Result<String, std::fmt::Error> {
+pub(crate) fn text(picture: Picture, cores: Vec<Shown>) -> Result<String, std::fmt::Error> {
     let mut registry = Registry::with_prefix("nvmfd");
     registry.register_collector(Box::new(Scrape { picture, cores }));
     let mut text = String::new();

@@ -1,6 +1,12 @@
 use super::*;
 use crate::status::{Io, Listener, Namespace, Subsystem};
+use backing::BackingId;
+use nvme_spec_types::status::StatusCode;
+use reactor::control::ControlStats;
+use reactor::core::{DiskStats, Latency};
 use std::time::Duration;
+
+const INVALID: StatusCode = StatusCode::INVALID_FIELD;
 
 fn picture() -> Picture {
     let namespace = Namespace {
@@ -10,6 +16,7 @@ fn picture() -> Picture {
         size: 1 << 20,
         read_only: false,
         uuid: String::new(),
+        disk: 0,
         io: Io { reads: 3, writes: 4, read_bytes: 12288, write_bytes: 16384, errors: 1 },
     };
     let subsystem = Subsystem {
@@ -32,13 +39,19 @@ fn picture() -> Picture {
         connections: Vec::new(),
         listeners: vec![listener],
         queues: 2,
-        control_core: CoreStats::default(),
+        control: ControlStats { keep_alive_expiries: 2, ..ControlStats::default() },
+        control_core: Shown::default(),
     }
 }
 
 #[test]
 fn counters_are_total_and_units_are_in_the_names() {
-    let text = text(picture(), vec![CoreStats { capsules: 7, ..CoreStats::default() }]).unwrap();
+    let mut shown = Shown::default();
+    shown.core.capsules = 7;
+    shown.failures.push((StatusCode::INVALID_FIELD, 3));
+    let disk = DiskStats { id: BackingId(0), in_flight: 5, latency: Latency::default() };
+    shown.disks.push(disk);
+    let text = text(picture(), vec![shown]).unwrap();
     let name = r#"{subsystem="nqn.a:\"b\"\\",nsid="1""#;
     for line in [
         format!("nvmfd_namespace_commands_total{name},direction=\"read\"}} 3"),
@@ -47,6 +60,11 @@ fn counters_are_total_and_units_are_in_the_names() {
         "nvmfd_core_capsules_total{core=\"1\"} 7".to_owned(),
         "nvmfd_uptime_seconds 1.5".to_owned(),
         "nvmfd_listener_up{address=\"[::]:4420\"} 1.0".to_owned(),
+        "nvmfd_keep_alive_expiries_total 2".to_owned(),
+        format!("nvmfd_core_failed_responses_total{{core=\"1\",status=\"{INVALID}\"}} 3"),
+        format!("nvmfd_disk_operations_in_flight{name}}} 5.0"),
+        format!("nvmfd_disk_latency_seconds_bucket{{le=\"+Inf\",{}}} 0", &name[1..]),
+        "# TYPE nvmfd_disk_latency_seconds histogram".to_owned(),
         "# TYPE nvmfd_namespace_data_bytes counter".to_owned(),
     ] {
         assert!(text.lines().any(|other| other == line), "{line} is not in\n{text}");

@@ -31,7 +31,7 @@ use crate::logging::LogFilter;
 use crate::provider::Carriers;
 use crate::status::Picture;
 use backing::{Backing, BackingId};
-use reactor::run::{Meter, Postbox};
+use reactor::run::{Meter, Postbox, Shown};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -151,9 +151,14 @@ impl Operator {
         self.order(Order::Look).await
     }
 
+    /// How many data cores there are.
+    pub(crate) fn data_cores(&self) -> usize {
+        self.meters.len()
+    }
+
     /// What the data cores have counted.
-    pub(crate) fn meters(&self) -> &[Arc<Meter>] {
-        &self.meters
+    pub(crate) fn read_meters(&self) -> Vec<Shown> {
+        self.meters.iter().map(|meter| meter.read()).collect()
     }
 
     /// Ends the connections of a controller; its host may come again.

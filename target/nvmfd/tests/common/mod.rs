@@ -1,5 +1,7 @@
 //! A daemon for one test, spoken to as an operator does.
 
+pub(crate) mod host;
+
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};

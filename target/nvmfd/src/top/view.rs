@@ -1,0 +1,122 @@
+//! The screen of `nvmfd top`.
+
+use super::rates::{CORES, Cell, HOSTS, NAMESPACES, Sample};
+use ratatui::Frame;
+use ratatui::layout::{Constraint, Layout, Rect};
+use ratatui::style::{Modifier, Style, Stylize};
+use ratatui::text::Line;
+use ratatui::widgets::{Block, Row, Table};
+use std::cmp::Ordering;
+
+/// How one table is sorted.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+struct Order {
+    column: usize,
+    reversed: bool,
+}
+
+/// What the user chose.
+#[derive(Debug, Default)]
+pub(super) struct View {
+    /// Which table the keys are for.
+    chosen: usize,
+    orders: [Order; 3],
+}
+
+const TITLES: [&str; 3] = ["namespaces", "hosts", "cores"];
+const HEADERS: [&[&str]; 3] = [&NAMESPACES, &HOSTS, &CORES];
+
+impl View {
+    pub(super) fn next_table(&mut self) {
+        self.chosen = (self.chosen + 1) % TITLES.len();
+    }
+
+    pub(super) fn next_order(&mut self) {
+        let columns = HEADERS[self.chosen].len();
+        let order = &mut self.orders[self.chosen];
+        order.column = (order.column + 1) % columns;
+    }
+
+    pub(super) fn previous_order(&mut self) {
+        let columns = HEADERS[self.chosen].len();
+        let order = &mut self.orders[self.chosen];
+        order.column = (order.column + columns - 1) % columns;
+    }
+
+    pub(super) fn reverse(&mut self) {
+        let order = &mut self.orders[self.chosen];
+        order.reversed = !order.reversed;
+    }
+
+    pub(super) fn draw(&self, frame: &mut Frame<'_>, sample: &Sample) {
+        let tables = [sample.namespaces(), sample.hosts(), sample.cores()];
+        let [first, second, third] = [0, 1, 2].map(|at| tables[at].len() as u16 + 3);
+        let rows = Layout::vertical([
+            Constraint::Length(1),
+            Constraint::Max(first),
+            Constraint::Max(second),
+            Constraint::Max(third),
+            Constraint::Min(0),
+            Constraint::Length(1),
+        ]);
+        let [head, namespaces, hosts, cores, _, keys] = rows.areas(frame.area());
+        let status = sample.status();
+        let [read, written, commands] = sample.totals();
+        let down = match status.listeners_down {
+            0 => String::new(),
+            down => format!(", listeners DOWN: {down}"),
+        };
+        let line = format!(
+            "nvmfd {}  up {} s  {} controllers, {} queues{down}  {commands} commands/s, read {read}/s, \
+             written {written}/s",
+            status.version, status.uptime as u64, status.connections, status.queues,
+        );
+        frame.render_widget(Line::from(line).bold(), head);
+        for (at, (rows, area)) in tables.into_iter().zip([namespaces, hosts, cores]).enumerate() {
+            self.table(frame, area, at, rows);
+        }
+        let keys_line = "q quit  Tab next table  s or arrows sort by column  r reverse";
+        frame.render_widget(Line::from(keys_line).dim(), keys);
+    }
+
+    fn table(&self, frame: &mut Frame<'_>, area: Rect, at: usize, mut rows: Vec<Vec<Cell>>) {
+        let order = self.orders[at];
+        sort(&mut rows, order);
+        let header = HEADERS[at];
+        let widths = (0..header.len()).map(|column| {
+            let cells = rows.iter().map(|row| row[column].shown.chars().count());
+            let widest = cells.chain([header[column].chars().count() + 2]).max().unwrap_or(0);
+            Constraint::Length(widest as u16)
+        });
+        let titles =
+            header.iter().enumerate().map(|(column, title)| match column == order.column {
+                true if order.reversed => format!("{title} ▲"),
+                true => format!("{title} ▼"),
+                false => (*title).to_owned(),
+            });
+        let chosen = at == self.chosen;
+        let border = if chosen { Style::new() } else { Style::new().add_modifier(Modifier::DIM) };
+        let widths: Vec<Constraint> = widths.collect();
+        let table = Table::default()
+            .header(Row::new(titles).style(Style::new().add_modifier(Modifier::BOLD)))
+            .rows(rows.iter().map(|row| Row::new(row.iter().map(|cell| cell.shown.clone()))))
+            .widths(widths)
+            .column_spacing(2)
+            .block(Block::bordered().title(TITLES[at]).border_style(border));
+        frame.render_widget(table, area);
+    }
+}
+
+/// The largest first, words from A to Z; or the other way round.
+fn sort(rows: &mut [Vec<Cell>], order: Order) {
+    rows.sort_by(|a, b| {
+        let (a, b) = (&a[order.column], &b[order.column]);
+        let by_value = b.value.partial_cmp(&a.value).unwrap_or(Ordering::Equal);
+        let by_words = match by_value {
+            // Numbers that are equal show the same.
+            Ordering::Equal => a.shown.cmp(&b.shown),
+            other => other,
+        };
+        if order.reversed { by_words.reverse() } else { by_words }
+    });
+}
