@@ -146,18 +146,32 @@ fn program() -> &'static Path {
         let tests = std::env::current_exe().expect("the test program");
         // The test program lies in `deps` of the profile's folder.
         let profile = tests.ancestors().nth(2).expect("the profile's folder");
-        let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-        let build = |more: &[&str]| {
-            let mut command = Command::new(&cargo);
-            command.args(["build", "--quiet", "-p", "nvmfd"]).args(more);
-            if profile.ends_with("release") {
-                command.arg("--release");
+        // Where each test is a process, the first of a run builds for all.
+        let run = std::env::var("NEXTEST_RUN_ID").ok();
+        let built_for = profile.join("nvmfd.built-for-run");
+        if run.is_none() || std::fs::read_to_string(&built_for).ok() != run {
+            build(profile);
+            if let Some(run) = run {
+                // At worst the next one builds again.
+                let _ = std::fs::write(&built_for, run);
             }
-            command.env("CARGO_TARGET_DIR", profile.parent().expect("the output folder"));
-            command.status().is_ok_and(|status| status.success())
-        };
-        // Without the RDMA libraries the daemon is built without the feature for them.
-        assert!(build(&[]) || build(&["--no-default-features"]), "nvmfd does not build");
+        }
         profile.join("nvmfd")
     })
+}
+
+/// Builds the daemon into the profile's folder.
+fn build(profile: &Path) {
+    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+    let build = |more: &[&str]| {
+        let mut command = Command::new(&cargo);
+        command.args(["build", "--quiet", "-p", "nvmfd"]).args(more);
+        if profile.ends_with("release") {
+            command.arg("--release");
+        }
+        command.env("CARGO_TARGET_DIR", profile.parent().expect("the output folder"));
+        command.status().is_ok_and(|status| status.success())
+    };
+    // Without the RDMA libraries the daemon is built without the feature for them.
+    assert!(build(&[]) || build(&["--no-default-features"]), "nvmfd does not build");
 }
