@@ -143,9 +143,11 @@ impl Reactor {
         self.recvs.contains(&self.queue.recv(slot).0)
     }
 
-    /// Carries out what the queue asks for, answering at once what a core answers at once.
+    /// Carries out what the queue asks for, answering at once what a core answers at once. As a
+    /// core does, it closes the connection when all else is done.
     fn carry_out(&mut self, mut actions: Vec<Action>) {
         let mut at = 0;
+        let mut close = false;
         while at < actions.len() {
             let action = actions[at];
             at += 1;
@@ -211,9 +213,12 @@ impl Reactor {
                     self.responded += 1;
                     self.owed.push(Owed::Send(slot));
                 }
-                Action::Close(_) => self.close(&mut next),
+                Action::Close(_) => close = true,
             }
             actions.append(&mut next);
+            if at == actions.len() && std::mem::take(&mut close) {
+                self.close(&mut actions);
+            }
         }
         self.queue.audit().unwrap();
     }
