@@ -4,6 +4,9 @@
 //! timer runs from the latest of the last Keep Alive command and what the queues last heard.
 //! Queues only note the time; the target looks when the timer would have run out, and then either
 //! ends the controller or sets the timer anew.
+//!
+//! A host that waits for a shutdown sends nothing, and the timer does not run then (NVMe Base 2.1,
+//! 3.9.4): while flushes are under way for a controller, the time passes for nobody.
 
 use super::controller::{Controller, ControllerKey, Kind};
 use super::{Target, TargetAction};
@@ -48,9 +51,13 @@ impl Target {
             && at <= now
         {
             self.deadlines.pop_first();
+            let waits = self.flushes.values().any(|flush| flush.key == key);
             let controller = self.controllers.get_mut(&key);
             let Some(controller) = controller else { continue };
             controller.keep_alive.check_at = None;
+            if waits {
+                controller.keep_alive.last = now;
+            }
             let kato_ms = controller.keep_alive.kato_ms;
             let discovery = controller.kind == Kind::Discovery;
             if self.expiry(key).is_some_and(|expiry| expiry <= now) {

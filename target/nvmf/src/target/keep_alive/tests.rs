@@ -2,6 +2,7 @@ use super::super::tests::*;
 use super::*;
 use crate::Outcome;
 use nvme_spec_types::feature::{GetFeatures, SetFeatures};
+use nvme_spec_types::property::CC_OFFSET;
 use nvme_spec_types::{AdminOpcode, Command, FabricsType, SglDescriptor};
 use nvme_spec_types::{FeatureId, FeatureSelect};
 
@@ -47,6 +48,21 @@ fn a_silent_host_loses_all_its_queues_when_the_timeout_is_over() {
     let reason = "keep alive: nothing heard from the host for 5000 ms".to_owned();
     assert_eq!(bench.closed(), [(io, reason.clone()), (admin, reason)]);
     assert_eq!(bench.target.timeout(), None);
+}
+
+#[test]
+fn a_host_that_waits_for_a_shutdown_is_not_silent() {
+    let mut bench = Bench::new();
+    let (admin, _) = bench.admin_to(SUBNQN, 5000);
+    bench.set_cc(admin, ENABLE);
+    let slot = bench.feed(admin, &property_set(CC_OFFSET, ENABLE | 1 << 14), &[]);
+    for at in [6000, 11_000, 16_000] {
+        assert_eq!(closed_at(&mut bench, at), []);
+    }
+    bench.target.on_flushed(admin, slot, Ok(()), &mut bench.out);
+    assert_eq!(bench.answer(admin, slot), Some(Outcome::ok()));
+    assert_eq!(closed_at(&mut bench, 20_999), []);
+    assert_eq!(closed_at(&mut bench, 21_000), [admin]);
 }
 
 #[test]
