@@ -74,11 +74,11 @@ pub struct IoRequest {
 /// How an operation failed; mapped to an NVMe status in one place, by the reactor.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum IoError {
-    /// The range reaches past the end (it shrank, or our own check failed).
+    /// The range reaches past the end as it is known (it shrank, or our own check failed).
     OutOfRange,
     /// No space left to allocate.
     NoSpace,
-    /// The medium failed to read.
+    /// The medium failed to read, or the file ends before its size as it is known.
     ReadFault,
     /// The medium failed to write or flush.
     WriteFault,

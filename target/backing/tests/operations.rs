@@ -190,8 +190,8 @@ fn reading_past_the_end_of_a_cut_file_is_an_error() {
         let file = std::fs::OpenOptions::new().write(true).open(&path).unwrap();
         file.set_len(4096 + 100).unwrap();
         assert_eq!(rig.read(0, 4096), Ok(vec![9; 4096]));
-        assert_eq!(rig.read(0, 16384), Err(IoError::OutOfRange), "ends inside");
-        assert_eq!(rig.read(65536, 4096), Err(IoError::OutOfRange), "ends before");
+        assert_eq!(rig.read(0, 16384), Err(IoError::ReadFault), "ends inside");
+        assert_eq!(rig.read(65536, 4096), Err(IoError::ReadFault), "ends before");
         assert_eq!(rig.backing.refresh_capacity().unwrap(), 4096);
         assert_eq!(rig.read(4096, 512), Err(IoError::OutOfRange));
         file.set_len(SIZE).unwrap();

@@ -149,8 +149,9 @@ fn moved(
     let progress = result as u64 / unit * unit;
     if progress == 0 {
         return match direction {
-            // The end of the file lies in or before this block: it was cut.
-            Direction::Read => Some(Err(IoError::OutOfRange)),
+            // The end of the file lies in or before this block: it was cut behind our back, and the
+            // blocks that a host was promised are lost.
+            Direction::Read => Some(Err(IoError::ReadFault)),
             Direction::Write => again(slot, stats, IoError::WriteFault),
         };
     }

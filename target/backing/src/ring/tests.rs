@@ -58,7 +58,7 @@ fn a_short_transfer_is_continued_at_a_whole_unit() {
 fn a_read_that_gives_nothing_has_met_the_end() {
     let mut case = case(IoOp::Read);
     assert_eq!(case.result(4096), None);
-    assert_eq!(case.result(0), Some(Err(IoError::OutOfRange)));
+    assert_eq!(case.result(0), Some(Err(IoError::ReadFault)));
 }
 
 #[test]
