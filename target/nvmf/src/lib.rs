@@ -11,10 +11,12 @@
 //!   control thread, carries out Fabrics and admin commands, keeps the keep-alive timers and
 //!   publishes views.
 //!
-//! Between them stand the plain values of [`types`] and the immutable snapshots of [`view`]. This
+//! Between them stand the plain values of [`types`], the immutable snapshots of [`view`] and the
+//! shared [`limit`]s. This
 //! crate knows neither RDMA nor storage: it speaks of remote segments, of a slot's buffer and of
 //! numbered backings, and the reactor turns those into work requests and submissions.
 
+pub mod limit;
 pub mod queue;
 pub mod target;
 pub mod types;

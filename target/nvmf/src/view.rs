@@ -1,11 +1,17 @@
 //! Immutable snapshots of what a subsystem offers, shared with the data cores.
 //!
 //! The target makes a new snapshot at every change and the control thread sends it to each core;
-//! nothing in a snapshot is ever changed but the counters, each cell of which has one writer.
+//! nothing in a snapshot is ever changed but the counters, each cell of which has one writer, and what
+//! of a limit is used up.
 
+use crate::limit::Limit;
 use crate::{BackingRef, SubsystemRef};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU16, AtomicU64, Ordering};
+
+/// Limits by the NQN of their host.
+pub type HostLimits = Arc<BTreeMap<String, Arc<Limit>>>;
 
 /// A subsystem as its I/O queues see it.
 #[derive(Debug, Clone)]
@@ -18,6 +24,8 @@ pub struct SubsystemView {
     pub max_transfer: u32,
     /// Namespaces, by rising nsid.
     pub namespaces: Vec<Arc<NamespaceView>>,
+    /// Limits of hosts by their names; those of a host hold over all subsystems together.
+    pub host_limits: HostLimits,
 }
 
 impl SubsystemView {
@@ -48,6 +56,8 @@ pub struct NamespaceView {
     pub block_count: u64,
     /// Whether writes are refused.
     pub read_only: bool,
+    /// How much it is served; `None` for as much as can be.
+    pub limit: Option<Arc<Limit>>,
     /// One set of counters per core of the reactor, by core index.
     pub counters: Arc<[IoCounters]>,
 }

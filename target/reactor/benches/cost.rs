@@ -150,6 +150,7 @@ fn serving() -> Core<Wire, Disk> {
         lba_shift: 9,
         block_count: 1 << 30,
         read_only: false,
+        limit: None,
         counters: IoCounters::for_cores(2),
     };
     let binding = Binding {
@@ -166,6 +167,7 @@ fn serving() -> Core<Wire, Disk> {
             generation: 1,
             max_transfer: MAX_TRANSFER,
             namespaces: vec![Arc::new(namespace)],
+            host_limits: nvmf::view::HostLimits::default(),
         })),
     };
     let mut out = Vec::new();

@@ -7,7 +7,7 @@
 //! reads no clock, and in the steady state allocates nothing.
 //!
 //! # Resources
-//! They are taken in one order: slot, buffer, RDMA READ credit, send credit. Nothing is held by a
+//! They are taken in one order: slot, turn (where there is a limit, `core/limits.rs`), buffer, RDMA READ credit, send credit. Nothing is held by a
 //! command that waits for an earlier one. Buffers are granted first in, first out over all queues;
 //! READ and send credits first in, first out within a queue pair.
 //!
@@ -33,6 +33,7 @@ mod close;
 mod complete;
 mod conn;
 mod latency;
+mod limits;
 #[cfg(feature = "plant")]
 mod plant;
 mod receive;
@@ -46,6 +47,7 @@ use backing::{BackingId, BlockIo, IoDone};
 use claims::Claims;
 use conn::{Conn, Phase};
 pub use latency::{BUCKETS, Latency};
+use limits::Lines;
 use nvme_spec_types::status::StatusCode;
 use nvmf::queue::{Action, CloseReason};
 use nvmf::{QueueKey, Slot};
@@ -126,6 +128,8 @@ pub struct CoreStats {
     pub io_errors: u64,
     /// Commands handed to the control thread.
     pub executes: u64,
+    /// Commands that had to wait for their turn, by a limit.
+    pub turn_waits: u64,
     /// Operations that had to wait for the end of a fused pair on the same blocks.
     pub claim_waits: u64,
     /// Commands that had to wait for a buffer.
@@ -211,6 +215,7 @@ pub struct Core<D: Device, B: BlockIo> {
     /// Commands that wait for a buffer, first in, first out. Bounded by the slots of all queues.
     buffer_waits: VecDeque<BufferWait>,
     claims: Claims,
+    lines: Lines,
     /// Connections with something staged for `serve`, each once.
     dirty: Vec<u16>,
     /// What the queue at hand asks for; empty between events.
@@ -272,6 +277,7 @@ impl<D: Device, B: BlockIo> Core<D, B> {
             backing_at: Vec::new(),
             buffer_waits: VecDeque::new(),
             claims: Claims::default(),
+            lines: Lines::default(),
             dirty: Vec::new(),
             actions: Vec::with_capacity(512),
             to_close: None,
@@ -349,6 +355,7 @@ impl<D: Device, B: BlockIo> Core<D, B> {
                 for conn in self.conns.iter_mut().flatten() {
                     conn.queue.on_publish(&view);
                 }
+                self.renew_lines(now, out);
             }
             ToCore::AddBacking(id, backing) => self.add_backing(id, backing),
             ToCore::RemoveBacking(id) => self.remove_backing(id, out),
@@ -378,6 +385,7 @@ impl<D: Device, B: BlockIo> Core<D, B> {
         }
         self.dones = dones;
 
+        worked |= self.give_turns(now, out);
         self.grant_buffers(now, out);
         self.serve_dirty();
         self.device.flush(now);
@@ -402,7 +410,7 @@ impl<D: Device, B: BlockIo> Core<D, B> {
 
     /// When [`Core::turn`] must be called next even if no source is readable.
     pub fn timeout(&self) -> Option<Now> {
-        [self.device.timeout(), self.io.timeout()].into_iter().flatten().min()
+        [self.device.timeout(), self.io.timeout(), self.lines.timeout()].into_iter().flatten().min()
     }
 
     /// Whether nothing is here that anybody waits for: no queue, no operation on a disk.

@@ -1,10 +1,10 @@
 //! Abort, on the queue of the command that is to be stopped.
 //!
-//! A command can be stopped until its operations on backings are asked for: while it waits for a
-//! buffer, at once; while its data is being pulled, when the READs have ended, for they cannot be
-//! called back. Either half of a fused pair stops both. What was stopped is completed as Command
-//! Abort Requested, and only then is the Abort answered (NVMe Base 2.1, 5.1.1). All else runs on, and
-//! the Abort says so.
+//! A command can be stopped until its operations on backings are asked for: while it waits for its
+//! turn or a buffer, at once; while its data is being pulled, when the READs have ended, for they
+//! cannot be called back. Either half of a fused pair stops both. What was stopped is completed as
+//! Command Abort Requested, and only then is the Abort answered (NVMe Base 2.1, 5.1.1). All else runs
+//! on, and the Abort says so.
 
 use super::slot::{Entry, State};
 use super::{Action, Queue};
@@ -20,7 +20,7 @@ impl Queue {
         let at = self.entries.iter().position(named).filter(|_| !self.closing);
         let slot = at.map(|at| Slot(at as u16));
         match slot.map(|slot| (slot, self.entry(slot).state)) {
-            Some((slot, State::AwaitBuffer)) => {
+            Some((slot, State::AwaitTurn | State::AwaitBuffer)) => {
                 out.push(Action::Withdraw(slot));
                 self.stop(slot, token, out);
             }

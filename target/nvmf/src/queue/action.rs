@@ -77,6 +77,24 @@ pub enum IoKind {
 pub enum Action {
     /// The receive's capsule has been taken in: post it again.
     ReleaseRecv(RecvToken),
+    /// Wait until the slot's limits ([`super::Queue::limits`]) admit so much; answer with
+    /// [`super::Queue::on_turn`]. Turns are given in the order asked for among commands with the
+    /// same limits.
+    AskTurn {
+        /// For whom.
+        slot: Slot,
+        /// Commands.
+        commands: u8,
+        /// Bytes that they move.
+        bytes: u64,
+    },
+    /// Charge the slot's limits for bytes that were not known when it had its turn.
+    Charge {
+        /// For whom.
+        slot: Slot,
+        /// Bytes.
+        bytes: u64,
+    },
     /// Find a buffer of `len` bytes; answer with [`super::Queue::on_buffer`]. Buffers are granted
     /// in the order asked for, over all queues of the core.
     Allocate {
@@ -85,7 +103,8 @@ pub enum Action {
         /// Bytes, at most twice the largest transfer.
         len: u32,
     },
-    /// Forget the slot's [`Action::Allocate`], which was not granted yet: the command was aborted.
+    /// Forget the slot's [`Action::AskTurn`] or [`Action::Allocate`], which was not granted yet: the
+    /// command was aborted.
     Withdraw(Slot),
     /// Copy bytes of a capsule's data into the slot's buffer, at once.
     Lift {

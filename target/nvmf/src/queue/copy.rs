@@ -60,7 +60,10 @@ impl Queue {
     /// Here are all source ranges: checks them and begins with the first.
     pub(super) fn with_sources(&mut self, slot: Slot, bytes: &[u8], out: &mut Vec<Action>) {
         match self.check_sources(&self.entry(slot).command, bytes) {
-            Ok(()) => self.with_source(slot, bytes, out),
+            Ok(len) => {
+                self.charge(slot, 2 * len, out); // read and written
+                self.with_source(slot, bytes, out);
+            }
             Err(status) => self.fail_midway(slot, status, out),
         }
     }
@@ -157,8 +160,8 @@ impl Queue {
         (len - done).min(u64::from(self.portion_buffer() - PORTIONS_AT))
     }
 
-    /// Checks every range, and where all of them go.
-    fn check_sources(&self, command: &Command, bytes: &[u8]) -> Result<(), Status> {
+    /// Checks every range, and where all of them go; returns how many bytes that is.
+    fn check_sources(&self, command: &Command, bytes: &[u8]) -> Result<u64, Status> {
         let copy = Copy::from_command(command);
         let size = CopyRange::size(copy.format).unwrap_or(usize::MAX);
         let target = self.namespace(command.nsid())?;
@@ -180,7 +183,7 @@ impl Queue {
                 return Err(StatusCode::OVERLAPPING_IO_RANGE.with_dnr());
             }
         }
-        Ok(())
+        Ok(len)
     }
 
     /// Where the source range at the front of `bytes` is, checked.

@@ -114,8 +114,10 @@ impl Queue {
 
     /// Aborts the first command of a pair whose second waits for a buffer; returns whether it does.
     pub(super) fn stop_second_of(&mut self, first: Slot, out: &mut Vec<Action>) -> bool {
-        let is_second =
-            |entry: &Entry| entry.state == State::AwaitBuffer && entry.first == Some(first);
+        let is_second = |entry: &Entry| {
+            matches!(entry.state, State::AwaitTurn | State::AwaitBuffer)
+                && entry.first == Some(first)
+        };
         let Some(at) = self.entries.iter().position(is_second) else { return false };
         let (second, status) = (Slot(at as u16), StatusCode::ABORT_REQUESTED.retryable());
         out.push(Action::Withdraw(second));
@@ -145,7 +147,15 @@ impl Queue {
             self.end_pair(slot, invalid, invalid, out);
             return;
         }
-        self.await_buffer(slot, self.as_it_is_at(slot) + len, out);
+        if !self.awaits_turn(slot, out) {
+            self.begin_io(slot, out);
+        }
+    }
+
+    /// The buffer of a pair: asked for when it has its turn.
+    pub(super) fn await_pair_buffer(&mut self, slot: Slot, out: &mut Vec<Action>) {
+        let len = self.as_it_is_at(slot) + self.entry(slot).len;
+        self.await_buffer(slot, len, out);
     }
 
     /// Brings the data of both commands into the buffer, and then claims their blocks.

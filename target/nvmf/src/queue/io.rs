@@ -73,10 +73,19 @@ impl Queue {
 
     /// The data of an I/O command is located.
     pub(super) fn proceed_io(&mut self, slot: Slot, out: &mut Vec<Action>) {
+        if self.entry(slot).command.fuse() != Fuse::Normal {
+            self.proceed_fused(slot, out);
+        } else if !self.awaits_turn(slot, out) {
+            self.begin_io(slot, out);
+        }
+    }
+
+    /// An I/O command has its turn.
+    pub(super) fn begin_io(&mut self, slot: Slot, out: &mut Vec<Action>) {
         let entry = self.entry(slot);
         let (data, len) = (entry.data, entry.len);
-        if entry.command.fuse() != Fuse::Normal {
-            self.proceed_fused(slot, out);
+        if entry.first.is_some() {
+            self.await_pair_buffer(slot, out);
             return;
         }
         match (entry.command.io_opcode(), data) {

@@ -6,7 +6,7 @@
 //! event from the reactor:
 //!
 //! ```text
-//! capsule ─▶ AwaitBuffer ─▶ AwaitPull ─▶ AwaitPayload / AwaitIo / AwaitControl ─▶ AwaitSent ─▶ free
+//! capsule ─▶ AwaitTurn ─▶ AwaitBuffer ─▶ AwaitPull ─▶ AwaitPayload / AwaitIo / AwaitControl ─▶ AwaitSent ─▶ free
 //! ```
 //!
 //! - A slot has at most one buffer. [`Action::Allocate`] asks for it, [`Queue::on_buffer`] grants
@@ -44,6 +44,7 @@ mod report;
 mod slot;
 #[cfg(test)]
 mod tests;
+mod turn;
 mod verify;
 
 pub use action::{Action, CloseReason, Io, IoKind, MAX_SEGMENTS, Place, RecvToken, RemoteSegment};
@@ -64,6 +65,7 @@ use report::Reports;
 use slot::{DataAt, Entry, State};
 use std::collections::VecDeque;
 use std::sync::Arc;
+use turn::Limits;
 
 /// Most slots of one queue: twice the entries, as far as a [`Slot`] reaches.
 const MAX_SLOTS: usize = u16::MAX as usize;
@@ -126,6 +128,7 @@ pub struct Queue {
     reports: Reports,
     /// What the last capsule leaves for a second command of a fused pair.
     fused: Fused,
+    limits: Limits,
     /// Submission queue head: entries freed so far, modulo the queue's size.
     head: u16,
 }
@@ -145,6 +148,7 @@ impl Queue {
             cids: Box::new([0; 1024]),
             reports: Reports::default(),
             fused: Fused::Nothing,
+            limits: Limits::default(),
             head: 0,
         }
     }
@@ -377,6 +381,7 @@ impl Queue {
     pub fn on_bind(&mut self, binding: Binding) {
         self.head %= binding.sq_entries.max(1);
         self.link = Link::Bound(binding);
+        self.renew_limits();
     }
 
     /// New namespaces of a subsystem; ignored when it is not this queue's, or old.
@@ -386,6 +391,7 @@ impl Queue {
             && new.generation > view.generation
         {
             *view = Arc::clone(new);
+            self.renew_limits();
         }
     }
 
@@ -409,6 +415,7 @@ impl Queue {
                 | State::AwaitPartner
                 | State::AwaitClaim
                 | State::AwaitDescriptors
+                | State::AwaitTurn
                 | State::AwaitBuffer
                 | State::AwaitPayload
                 | State::AwaitSource

@@ -17,6 +17,8 @@ pub(super) enum State {
     AwaitPartner,
     /// The descriptor list of the capsule ([`super::Queue::on_payload`]).
     AwaitDescriptors,
+    /// Its limits ([`super::Queue::on_turn`]).
+    AwaitTurn,
     /// A buffer ([`super::Queue::on_buffer`]).
     AwaitBuffer,
     /// The host's data in the buffer ([`super::Queue::on_pulled`]).

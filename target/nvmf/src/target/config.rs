@@ -113,7 +113,8 @@ impl Target {
         }
         let id = SubsystemRef(self.next_subsystem);
         self.next_subsystem += 1;
-        let subsystem = Subsystem::new(id, config, self.config.max_transfer);
+        let limits = self.host_limits.clone();
+        let subsystem = Subsystem::new(id, config, self.config.max_transfer, limits);
         let hosts = subsystem.hosts.clone();
         self.names.insert(subsystem.nqn.clone(), id);
         out.push(TargetAction::Publish(subsystem.view.clone()));
@@ -299,7 +300,10 @@ impl Target {
         self.names.get(nqn).copied()
     }
 
-    fn known_subsystem(&mut self, id: SubsystemRef) -> Result<&mut Subsystem, ConfigError> {
+    pub(super) fn known_subsystem(
+        &mut self,
+        id: SubsystemRef,
+    ) -> Result<&mut Subsystem, ConfigError> {
         match self.subsystems.get_mut(&id) {
             Some(subsystem) if id != DISCOVERY_SUBSYSTEM => Ok(subsystem),
             _ => Err(ConfigError::UnknownSubsystem),

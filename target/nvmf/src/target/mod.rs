@@ -29,6 +29,7 @@ mod features;
 mod flush;
 mod identify;
 mod keep_alive;
+mod limits;
 mod logs;
 mod property;
 mod status;
@@ -46,6 +47,7 @@ pub use config::{ConfigError, MAX_REFERRALS};
 pub use status::{ControllerStatus, NamespaceStatus, QueueStatus, SubsystemStatus};
 pub use subsystem::{DISCOVERY_SUBSYSTEM, MAX_NAMESPACES};
 
+use crate::view::HostLimits;
 use crate::{QueueKey, Slot, SubsystemRef};
 use abort::PendingAbort;
 use controller::{Controller, ControllerKey};
@@ -65,6 +67,7 @@ pub struct Target {
     next_subsystem: u32,
     ports: BTreeMap<u16, PortConfig>,
     discovery: DiscoveryConfig,
+    host_limits: HostLimits,
     /// GENCTR of the discovery log.
     discovery_generation: u64,
     queues: BTreeMap<QueueKey, QueueState>,
@@ -121,6 +124,7 @@ impl Target {
             next_subsystem: DISCOVERY_SUBSYSTEM.0 + 1,
             ports: BTreeMap::new(),
             discovery: DiscoveryConfig::default(),
+            host_limits: HostLimits::default(),
             discovery_generation: 0,
             queues: BTreeMap::new(),
             controllers: BTreeMap::new(),

@@ -3,7 +3,8 @@
 use super::{ALL_CNTLIDS, AllowedHosts, DuplicateHosts, NamespaceConfig};
 use super::{SubsystemConfig, TargetConfig};
 use crate::SubsystemRef;
-use crate::view::{IoCounters, IoTotals, NamespaceView, SubsystemView};
+use crate::limit::{Limit, LimitConfig};
+use crate::view::{HostLimits, IoCounters, IoTotals, NamespaceView, SubsystemView};
 use nvme_spec_types::nqn::DISCOVERY_NQN;
 use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
@@ -38,9 +39,19 @@ pub(super) struct Namespace {
 }
 
 impl Subsystem {
-    pub(super) fn new(id: SubsystemRef, config: SubsystemConfig, max_transfer: u32) -> Subsystem {
-        let view =
-            SubsystemView { subsystem: id, generation: 1, max_transfer, namespaces: Vec::new() };
+    pub(super) fn new(
+        id: SubsystemRef,
+        config: SubsystemConfig,
+        max_transfer: u32,
+        host_limits: HostLimits,
+    ) -> Subsystem {
+        let view = SubsystemView {
+            subsystem: id,
+            generation: 1,
+            max_transfer,
+            namespaces: Vec::new(),
+            host_limits,
+        };
         Subsystem {
             nqn: config.nqn.into(),
             serial: config.serial,
@@ -64,7 +75,7 @@ impl Subsystem {
             duplicates: DuplicateHosts::Allow,
             cntlids: ALL_CNTLIDS,
         };
-        Subsystem::new(DISCOVERY_SUBSYSTEM, config, 0)
+        Subsystem::new(DISCOVERY_SUBSYSTEM, config, 0, HostLimits::default())
     }
 
     pub(super) fn allows(&self, hostnqn: &str) -> bool {
@@ -91,7 +102,15 @@ impl Subsystem {
             generation: self.view.generation + 1,
             max_transfer: self.view.max_transfer,
             namespaces: self.namespaces.values().map(|ns| ns.view.clone()).collect(),
+            host_limits: self.view.host_limits.clone(),
         });
+        self.view.clone()
+    }
+
+    /// Makes the view anew with other limits of hosts.
+    pub(super) fn limit_hosts(&mut self, limits: &HostLimits) -> Arc<SubsystemView> {
+        let renewed = self.renew_view();
+        self.view = Arc::new(SubsystemView { host_limits: limits.clone(), ..(*renewed).clone() });
         self.view.clone()
     }
 }
@@ -109,13 +128,22 @@ impl AllowedHosts {
 impl Namespace {
     pub(super) fn new(config: NamespaceConfig, target: &TargetConfig) -> Namespace {
         let counters = IoCounters::for_cores(target.cores);
-        let view = Arc::new(view_of(&config, counters));
+        let view = Arc::new(view_of(&config, None, counters));
         Namespace { config, view }
     }
 
-    /// The same namespace, changed: what was counted stays.
+    /// The same namespace, changed: what was counted stays, and its limit.
     pub(super) fn changed(&self, config: NamespaceConfig) -> Namespace {
-        let view = Arc::new(view_of(&config, self.view.counters.clone()));
+        self.with(config, self.view.limit.clone())
+    }
+
+    /// The same namespace with another limit.
+    pub(super) fn limited(&self, limit: Option<LimitConfig>) -> Namespace {
+        self.with(self.config.clone(), limit.map(|limit| Arc::new(Limit::new(limit))))
+    }
+
+    fn with(&self, config: NamespaceConfig, limit: Option<Arc<Limit>>) -> Namespace {
+        let view = Arc::new(view_of(&config, limit, self.view.counters.clone()));
         Namespace { config, view }
     }
 
@@ -129,8 +157,13 @@ impl Namespace {
     }
 }
 
-fn view_of(config: &NamespaceConfig, counters: Arc<[IoCounters]>) -> NamespaceView {
+fn view_of(
+    config: &NamespaceConfig,
+    limit: Option<Arc<Limit>>,
+    counters: Arc<[IoCounters]>,
+) -> NamespaceView {
     NamespaceView {
+        limit,
         nsid: config.nsid,
         backing: config.backing,
         lba_shift: config.lba_shift,

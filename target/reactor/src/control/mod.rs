@@ -28,6 +28,7 @@ use crate::mail::{ToControl, ToCore};
 use backing::{BackingId, BlockIo};
 use claims::Claims;
 use log_limit::LogLimit;
+use nvmf::limit::LimitConfig;
 use nvmf::target::{
     AllowedHosts, ConfigError, DiscoveryConfig, NamespaceConfig, PortConfig, SubsystemConfig,
     Target, TargetAction,
@@ -349,6 +350,29 @@ where
     pub fn drop_controller(&mut self, now: Now, subnqn: &str, cntlid: u16) -> bool {
         let Some(subsystem) = self.target.find_subsystem(subnqn) else { return false };
         self.configure(now, |target, out| target.drop_controller(subsystem, cntlid, out))
+    }
+
+    /// Sets how much a namespace is served over all hosts; `None` for as much as can be.
+    ///
+    /// # Errors
+    /// When there is no such subsystem or namespace.
+    pub fn set_namespace_limit(
+        &mut self,
+        now: Now,
+        subsystem: SubsystemRef,
+        nsid: u32,
+        limit: Option<LimitConfig>,
+    ) -> Result<(), ConfigError> {
+        self.configure(now, |target, out| target.set_namespace_limit(subsystem, nsid, limit, out))
+    }
+
+    /// Sets how much each of these hosts, by NQN, is served over all subsystems; others have no
+    /// limit.
+    pub fn set_host_limits(&mut self, now: Now, limits: BTreeMap<String, LimitConfig>) {
+        let mut out = Vec::new();
+        self.target.set_host_limits(limits, &mut out);
+        self.actions.extend(out);
+        self.carry_out(now);
     }
 
     /// Stops listening and ends all connections. [`ControlEvent::Drained`] or

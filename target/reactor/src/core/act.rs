@@ -48,7 +48,16 @@ impl<D: Device, B: BlockIo> Core<D, B> {
                     }
                 }
             }
+            Action::AskTurn { slot, commands, bytes } => {
+                self.ask_turn(now, c, slot, commands, bytes);
+            }
+            Action::Charge { slot, bytes } => {
+                for limit in conn.queue.limits(slot).into_iter().flatten() {
+                    limit.charge(now, 0, bytes);
+                }
+            }
             Action::Withdraw(slot) => {
+                self.lines.withdraw(c, slot);
                 self.buffer_waits.retain(|wait| wait.conn != c || wait.slot != slot);
             }
             Action::Lift { slot, of, from, len, to } => {

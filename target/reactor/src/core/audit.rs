@@ -85,6 +85,15 @@ impl<D: Device, B: BlockIo> Core<D, B> {
                 return Err(format!("slot {} waits for a buffer in vain", wait.slot.0));
             }
         }
+        for (c, slot) in self.lines.waiting() {
+            let conn = self.conns.get(usize::from(c)).and_then(Option::as_ref);
+            if conn.is_none_or(|conn| !conn.slots[usize::from(slot.0)].buffer.is_empty()) {
+                return Err(format!(
+                    "slot {} waits for its turn with a buffer, or is gone",
+                    slot.0
+                ));
+            }
+        }
         if self.claims.held_back() > 0 && !self.claims.any() {
             let held = self.claims.held_back();
             return Err(format!("{held} operations wait for the end of no claim"));

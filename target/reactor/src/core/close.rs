@@ -30,6 +30,7 @@ impl<D: Device, B: BlockIo> Core<D, B> {
             out.push(ToControl::Closing { key: conn.key, reason });
         }
         self.buffer_waits.retain(|wait| wait.conn != c);
+        self.lines.forget(c);
         conn.queue.begin_close(&mut self.actions);
         self.carry_out(now, c, out);
         self.drop_held_back(now, c, out);

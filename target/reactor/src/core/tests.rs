@@ -5,6 +5,7 @@ mod credits;
 mod ends;
 mod fake;
 mod flow;
+mod limits;
 mod memory;
 mod soak;
 
@@ -147,6 +148,7 @@ fn binding() -> Binding {
         lba_shift: 9,
         block_count: 1 << 20,
         read_only: false,
+        limit: None,
         counters: IoCounters::for_cores(2),
     };
     Binding {
@@ -163,6 +165,7 @@ fn binding() -> Binding {
             generation: 1,
             max_transfer: MAX_TRANSFER,
             namespaces: vec![Arc::new(namespace)],
+            host_limits: nvmf::view::HostLimits::default(),
         })),
     }
 }

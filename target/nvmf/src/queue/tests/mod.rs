@@ -10,8 +10,10 @@ mod random;
 mod report;
 mod sgl;
 mod slots;
+mod turn;
 
 use super::*;
+use crate::limit::{Limit, LimitConfig};
 use crate::target::AbortToken;
 use crate::view::{HostSettings, IoCounters, NamespaceView};
 use crate::{BackingRef, ExecStatus, SubsystemRef};
@@ -137,6 +139,7 @@ fn view(generation: u64, max_transfer: u32) -> Arc<SubsystemView> {
             lba_shift,
             block_count: BLOCKS,
             read_only,
+            limit: None,
             counters: IoCounters::for_cores(1),
         })
     };
@@ -145,10 +148,29 @@ fn view(generation: u64, max_transfer: u32) -> Arc<SubsystemView> {
         generation,
         max_transfer,
         namespaces: vec![namespace(1, 10, 9, false), namespace(5, 50, 12, true)],
+        host_limits: crate::view::HostLimits::default(),
     })
 }
 
 /// A binding of a host that uses every format of Copy.
+/// The namespaces of [`view`], the first with a limit.
+fn limited_view(generation: u64) -> Arc<SubsystemView> {
+    let mut limited = (*view(generation, MAX_TRANSFER)).clone();
+    let burst = std::time::Duration::ZERO;
+    let limit = Arc::new(Limit::new(LimitConfig { iops: 10, bandwidth: 0, burst }));
+    let first = &limited.namespaces[0];
+    limited.namespaces[0] = Arc::new(NamespaceView {
+        nsid: first.nsid,
+        backing: first.backing,
+        lba_shift: first.lba_shift,
+        block_count: first.block_count,
+        read_only: first.read_only,
+        limit: Some(limit),
+        counters: first.counters.clone(),
+    });
+    Arc::new(limited)
+}
+
 fn binding(qid: u16, view: Option<Arc<SubsystemView>>) -> Binding {
     let settings = HostSettings::default();
     settings.enable_copy_formats(u16::MAX);

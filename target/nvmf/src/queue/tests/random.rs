@@ -108,6 +108,7 @@ fn copy_ranges(len: usize) -> Vec<u8> {
 /// What the reactor owes an answer for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Owed {
+    Turn(Slot),
     Buffer(Slot),
     Pull(Slot),
     Io(Slot),
@@ -158,7 +159,14 @@ impl Reactor {
                     assert!(len > 0 && len <= 2 * MAX_TRANSFER && !self.closed);
                     self.owed.push(Owed::Buffer(slot));
                 }
-                Action::Withdraw(slot) => self.owed.retain(|owed| *owed != Owed::Buffer(slot)),
+                Action::AskTurn { slot, commands, .. } => {
+                    assert!(!self.closed && (1..=2).contains(&commands));
+                    self.owed.push(Owed::Turn(slot));
+                }
+                Action::Charge { bytes, .. } => assert!(bytes > 0),
+                Action::Withdraw(slot) => {
+                    self.owed.retain(|owed| ![Owed::Turn(slot), Owed::Buffer(slot)].contains(owed))
+                }
                 Action::Lift { of, .. } => assert!(self.holds(of)),
                 Action::Pull(slot) => {
                     assert!(self.queue.data_len(slot) > 0);
@@ -246,6 +254,7 @@ impl Reactor {
         let owed = self.owed.remove(at % self.owed.len());
         let mut out = Vec::new();
         match owed {
+            Owed::Turn(slot) => self.queue.on_turn(slot, &mut out),
             Owed::Buffer(slot) => self.queue.on_buffer(slot, &mut out),
             Owed::Pull(slot) => self.queue.on_pulled(slot, &mut out),
             Owed::Io(slot) => {
@@ -278,6 +287,9 @@ fn run(qid: u16, bind: bool, seed: u64, ops: &[Op]) {
     let mut rig = Rig::unbound(qid);
     if bind {
         rig = Rig::bound(qid);
+        if seed.is_multiple_of(2) {
+            rig.queue.on_publish(&limited_view(2));
+        }
     }
     let mut reactor = Reactor {
         queue: rig.queue,
