@@ -297,3 +297,30 @@ fn monitoring_sees_what_a_host_does() {
     assert!(!page.contains("//cdn") && !page.contains("src=\"http"), "no outside resources");
     assert!(get("/frob").starts_with("HTTP/1.1 404"));
 }
+
+#[test]
+fn a_change_is_made_whole_though_its_caller_hangs_up() {
+    let daemon = Daemon::start(&subsystem(A, &ram("1MiB")));
+    let body = format!(
+        "{{\"nqn\": \"{B}\", \"allow_any_host\": true, \"namespace\": [{}]}}",
+        vec!["{\"ram\": \"1MiB\"}"; 20].join(", ")
+    );
+    let add = format!(
+        "POST /v1/subsystems HTTP/1.1\r\nhost: a\r\ncontent-length: {}\r\n\r\n{body}",
+        body.len()
+    );
+    let remove = format!("DELETE /v1/subsystems/{B} HTTP/1.1\r\nhost: a\r\n\r\n");
+    for n in 0..40u64 {
+        for request in [&add, &remove] {
+            let mut caller = daemon.connect();
+            caller.write_all(request.as_bytes()).unwrap();
+            // At once, or in the middle of it.
+            std::thread::sleep(Duration::from_micros(n * 20));
+        }
+    }
+    // What is thought to be in force is what there is: a reload finds the way back.
+    daemon.run(&["reload"]);
+    let all = daemon.json(&["list", "namespaces"]);
+    assert_eq!(all.as_array().unwrap().len(), 1, "{all}");
+    assert_eq!(daemon.run(&["reload"]), "nothing is different\n");
+}

@@ -43,7 +43,7 @@ pub(crate) async fn serve_control(app: Arc<App>, listener: UnixListener, users: 
                     let app = app.clone();
                     async move {
                         match allowed {
-                            Ok(()) => control(&app, request).await,
+                            Ok(()) => control(app, request).await,
                             Err(uid) => answer::forbidden(uid),
                         }
                     }
@@ -101,14 +101,17 @@ async fn converse<S, F>(
         .header_read_timeout(REQUEST_WITHIN)
         .max_buf_size(MAX_HEAD)
         .keep_alive(false)
+        // Some callers say that they have said everything, and listen on.
+        .half_close(true)
         .serve_connection(TokioIo::new(stream), service);
     // A caller that breaks off or speaks no HTTP was told what there was to tell.
     let _ = conversation.await;
     drop(slot);
 }
 
-/// Answers a request on the control socket.
-async fn control(app: &App, request: Request<Incoming>) -> Response<Body> {
+/// Answers a request on the control socket. What was begun is ended, also when the caller hangs up
+/// or is not waited for any longer: half a change would be neither the old nor the new.
+async fn control(app: Arc<App>, request: Request<Incoming>) -> Response<Body> {
     let (head, body) = request.into_parts();
     let body = match tokio::time::timeout(REQUEST_WITHIN, collect(body)).await {
         Ok(Ok(body)) => body,
@@ -120,10 +123,13 @@ async fn control(app: &App, request: Request<Incoming>) -> Response<Body> {
             );
         }
     };
-    let (path, query) = (head.uri.path(), head.uri.query().unwrap_or_default());
-    let answer = answer::respond(app, &head.method, path, query, &body);
+    let answer = tokio::spawn(async move {
+        let (path, query) = (head.uri.path(), head.uri.query().unwrap_or_default());
+        answer::respond(&app, &head.method, path, query, &body).await
+    });
     match tokio::time::timeout(ANSWER_WITHIN, answer).await {
-        Ok(response) => response,
+        Ok(Ok(response)) => response,
+        Ok(Err(fault)) => answer::failure(StatusCode::INTERNAL_SERVER_ERROR, &fault.to_string()),
         Err(_) => answer::failure(
             StatusCode::GATEWAY_TIMEOUT,
             "the daemon does not get it done: see its log, a disk may not answer",
