@@ -2,7 +2,7 @@
 
 mod growth;
 
-use crate::client::{CallError, Client};
+use crate::client::{CallError, Client, table};
 use crate::config::{self, Config, Namespace, Subsystem};
 use crate::http::PlanView;
 use crate::{CONFIG_ERROR, change, disks, machine};
@@ -102,7 +102,7 @@ fn report(path: &Path, config: &Config) -> Report {
     }
     for subsystem in &config.subsystems {
         text.push_str(&format!("\nsubsystem {}\n  {}\n", subsystem.nqn, about(subsystem)));
-        let mut rows = vec![HEADER.map(str::to_owned)];
+        let mut rows = Vec::new();
         for namespace in &subsystem.namespaces {
             match look(&namespace.spec).and_then(|found| files.claim(&namespace.spec, found)) {
                 Ok(found) => {
@@ -117,7 +117,8 @@ fn report(path: &Path, config: &Config) -> Report {
         if subsystem.namespaces.is_empty() {
             text.push_str("  no namespaces\n");
         } else {
-            text.push_str(&table(&rows));
+            let table = table(HEADER, &rows);
+            table.lines().for_each(|line| text.push_str(&format!("  {line}\n")));
         }
     }
     Report { text, problems, notes }
@@ -160,21 +161,6 @@ fn row(namespace: &Namespace, found: &Found) -> [String; 8] {
     };
     let uuid = Uuid::from_bytes(namespace.uuid).to_string();
     [namespace.nsid.to_string(), disk, size, block, access, cache, trim, uuid]
-}
-
-fn table(rows: &[[String; 8]]) -> String {
-    let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max();
-    let widths: Vec<usize> = (0..8).map(|column| width(column).unwrap_or(0)).collect();
-    let mut text = String::new();
-    for row in rows {
-        let mut line = String::new();
-        for (cell, width) in row.iter().zip(&widths) {
-            line.push_str(&format!("  {cell:<width$}"));
-        }
-        text.push_str(line.trim_end());
-        text.push('\n');
-    }
-    text
 }
 
 /// The files that namespaces have so far, by device and inode: one may have several names. Says of

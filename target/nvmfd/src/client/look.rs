@@ -2,7 +2,7 @@
 
 use super::{CallError, Client, table};
 use crate::cli::{Listed, Shown};
-use crate::config::in_words;
+use crate::config::{about, in_words};
 use crate::http::{Core, Host, Status, encode};
 use crate::status::{Connection, Io, Listener, Namespace, Subsystem};
 use serde::Serialize;
@@ -41,8 +41,8 @@ pub(crate) fn status(client: &Client, json: bool) -> Result<String, CallError> {
 
 fn done(io: &Io) -> String {
     let Io { reads, writes, read_bytes, write_bytes, errors } = *io;
-    let (read, written) = (in_words(read_bytes), in_words(write_bytes));
-    format!("{reads} reads of {read}, {writes} writes of {written}, {errors} errors")
+    let (read, written) = (about(read_bytes), about(write_bytes));
+    format!("{reads} reads ({read}), {writes} writes ({written}), {errors} errors")
 }
 
 /// A time in its two largest units.

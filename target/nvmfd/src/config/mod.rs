@@ -15,7 +15,7 @@ mod units;
 
 pub(crate) use problem::ConfigErrors;
 pub(crate) use resolve::number_namespaces;
-pub(crate) use units::in_words;
+pub(crate) use units::{about, in_words};
 
 use backing::BackingSpec;
 use nvmf::target::{AllowedHosts, DiscoveryConfig, DuplicateHosts};

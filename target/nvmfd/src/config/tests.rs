@@ -276,6 +276,7 @@ fn sizes_are_written_in_the_largest_whole_unit() {
     assert_eq!(in_words(1 << 30), "1 GiB");
     assert_eq!(in_words(1536), "1.5 KiB");
     assert_eq!(in_words(512), "512 B");
+    assert_eq!([about(512), about(897_584 << 10)], ["512 B", "876.5 MiB"]);
 }
 
 fn shipped(name: &str) -> String {

@@ -49,6 +49,15 @@ pub(crate) fn in_words(bytes: u64) -> String {
     format!("{bytes} B")
 }
 
+/// Bytes to three or four digits, for amounts that are not written down anywhere.
+pub(crate) fn about(bytes: u64) -> String {
+    let unit = UNITS[..4].iter().rfind(|(_, shift)| bytes >= 1 << shift);
+    match unit {
+        Some((unit, shift)) => format!("{:.1} {unit}", bytes as f64 / (1u64 << shift) as f64),
+        None => format!("{bytes} B"),
+    }
+}
+
 /// An address to listen on: "10.8.0.1", "10.8.0.1:4420", "[::]:4420", "[fe80::1%eth0]:4420", or an
 /// IPv6 address without brackets and port. `scope` finds an interface's index by its name.
 pub(super) fn address(

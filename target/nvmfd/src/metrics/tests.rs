@@ -80,3 +80,44 @@ fn a_family_is_told_once_and_not_at_all_without_values() {
     assert_eq!(types.len(), unique.len(), "{text}");
     assert!(!text.contains("host_controllers"), "{text}");
 }
+
+/// Names of the form `nvmfd_…` in a text.
+fn names(text: &str) -> std::collections::BTreeSet<&str> {
+    text.split(|c: char| !c.is_ascii_lowercase() && c != '_')
+        .filter(|word| word.starts_with("nvmfd_"))
+        .collect()
+}
+
+#[test]
+fn dashboard_and_alerts_ask_for_metrics_that_there_are() {
+    let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../config/monitoring");
+    let mut shown = Shown::default();
+    shown.failures.push((INVALID, 1));
+    shown.disks.push(DiskStats { id: BackingId(0), in_flight: 0, latency: Latency::default() });
+    let mut picture = picture();
+    picture.connections.push(crate::status::Connection {
+        subsystem: "nqn.a".into(),
+        cntlid: 1,
+        host: "nqn.h".into(),
+        hostid: String::new(),
+        peer: String::new(),
+        port: 1,
+        discovery: false,
+        ready: true,
+        kato_ms: 0,
+        silent_ms: 0,
+        admin_errors: 0,
+        io_queues: 1,
+        io_commands: 1,
+        admin_commands: 1,
+    });
+    let text = text(picture, vec![shown]).unwrap();
+    let there = names(&text);
+    for file in ["grafana.json", "alerts.yml"] {
+        let asked = std::fs::read_to_string(folder.join(file)).unwrap();
+        assert!(names(&asked).len() > 5);
+        for name in names(&asked) {
+            assert!(there.contains(name), "{file} asks for {name}");
+        }
+    }
+}

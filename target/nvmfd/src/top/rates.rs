@@ -162,7 +162,12 @@ impl Sample {
             let mean = |ns: fn(&Core) -> u64, times: fn(&Core) -> u64| {
                 let counted = self.rate(times(core), |a| Some(times(&before(a)?)));
                 let took = self.rate(ns(core), |a| Some(ns(&before(a)?)));
-                Cell::micros(if counted > 0.0 { took / counted / 1e3 } else { 0.0 })
+                match took / counted / 1e3 {
+                    none if none.is_nan() => Cell::words("-"),
+                    // Shorter than one turn of the core.
+                    short if short < 1.0 => Cell { shown: "< 1 µs".to_owned(), value: short },
+                    mean => Cell::micros(mean),
+                }
             };
             let name = if core.core == 0 { "0 control".to_owned() } else { core.core.to_string() };
             vec![
