@@ -4,6 +4,8 @@
 //! starts a target of its own, so cases know nothing of each other.
 
 mod admin;
+mod associations;
+mod discovery;
 mod fabrics;
 mod features;
 mod fused;
@@ -27,6 +29,8 @@ pub struct Case {
 /// All cases: what they are about, and they.
 pub const ALL: &[(&str, &[Case])] = &[
     ("admin", admin::CASES),
+    ("associations", associations::CASES),
+    ("discovery", discovery::CASES),
     ("fabrics", fabrics::CASES),
     ("features", features::CASES),
     ("fused", fused::CASES),
