@@ -119,8 +119,8 @@ pub enum Step {
     Live,
     /// An asynchronous event came: dword 0 of its completion.
     Event(u32),
-    /// The controller was left in good order: end the connections.
-    Left,
+    /// The controller was left in this way: end the connections.
+    Left(Goodbye),
     /// It cannot be used: end the connections.
     Fail(String),
 }
@@ -234,7 +234,7 @@ impl Controller {
             Goodbye::Disable if self.is_live() => self.enabled().with_en(false),
             _ => {
                 self.phase = Phase::Off;
-                return out.push(Step::Left);
+                return out.push(Step::Left(Goodbye::Abrupt));
             }
         };
         self.phase = Phase::Leaving { goodbye, look_again: None };
@@ -332,7 +332,7 @@ impl Controller {
                 };
                 if left {
                     self.phase = Phase::Off;
-                    return out.push(Step::Left);
+                    return out.push(Step::Left(goodbye));
                 }
                 self.phase = Phase::Leaving { goodbye, look_again: Some(now + READY_POLL) };
             }

@@ -118,6 +118,10 @@ pub struct Host<C: Connector, D: HostDevice<Endpoint = C::Endpoint>> {
     last_qid: usize,
 }
 
+/// What [`HostEvent::Down`] says when the controller told that its shutdown is complete: what was
+/// written is durable.
+pub const SHUT_DOWN: &str = "shut down";
+
 /// Completions taken from the device at a time.
 const POLL_BATCH: usize = 64;
 
@@ -568,7 +572,7 @@ impl<C: Connector, D: HostDevice<Endpoint = C::Endpoint>> Host<C, D> {
         // Steps may add to the list while they are carried out.
         let mut at = 0;
         while at < self.steps.len() && self.state != HostState::TearingDown {
-            let step = std::mem::replace(&mut self.steps[at], Step::Left);
+            let step = std::mem::replace(&mut self.steps[at], Step::Left(Goodbye::Abrupt));
             at += 1;
             match step {
                 Step::Open { qid, entries, cntlid, in_capsule } => {
@@ -587,7 +591,8 @@ impl<C: Connector, D: HostDevice<Endpoint = C::Endpoint>> Host<C, D> {
                     self.events.push_back(HostEvent::Live);
                 }
                 Step::Event(dw0) => self.events.push_back(HostEvent::Async(dw0)),
-                Step::Left => self.tear_down(now, "left"),
+                Step::Left(Goodbye::Shutdown) => self.tear_down(now, SHUT_DOWN),
+                Step::Left(_) => self.tear_down(now, "left"),
                 Step::Fail(reason) => self.tear_down(now, &reason),
             }
         }

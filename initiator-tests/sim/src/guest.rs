@@ -10,7 +10,7 @@ pub use offer::{Moment, Offer, Offers};
 use crate::checker::{Checker, Ending};
 use crate::net::{SimCm, SimDevice};
 use crate::rng::Rng;
-use initiator::{Goodbye, Host, HostEvent, HostState, Lost};
+use initiator::{Goodbye, Host, HostEvent, HostState, Lost, SHUT_DOWN};
 use news::News;
 use nvme_spec_types::{Completion, StatusCode};
 use rdma::Now;
@@ -182,6 +182,8 @@ pub struct Guest {
     pub last_loss: String,
     /// What is still to be read at the end: volume and block.
     sweep: Option<(usize, u64)>,
+    /// The flush that a shutdown under way is, to the checker.
+    shutdown: Option<u64>,
 }
 
 impl Guest {
@@ -205,6 +207,7 @@ impl Guest {
             quiet: false,
             last_loss: String::new(),
             sweep: None,
+            shutdown: None,
         }
     }
 
@@ -292,6 +295,11 @@ impl Guest {
         if self.rng.chance(self.config.leave) {
             let goodbye = [Goodbye::Shutdown, Goodbye::Disable, Goodbye::Abrupt];
             let goodbye = *self.rng.pick(&goodbye);
+            if goodbye == Goodbye::Shutdown {
+                let token = shared.token();
+                shared.checker.begin(token);
+                self.shutdown = Some(token);
+            }
             self.host.leave(now, goodbye);
             return true;
         }
@@ -349,6 +357,15 @@ impl Guest {
             HostEvent::Down(reason) => {
                 self.check_loss(&reason, shared);
                 self.news.end();
+                // A shutdown that is complete has made everything durable.
+                match self.shutdown.take() {
+                    Some(token) if reason == SHUT_DOWN => {
+                        let disks: Vec<usize> = shared.volumes.iter().map(|v| v.disk).collect();
+                        shared.checker.flushed(token, &disks);
+                    }
+                    Some(token) => shared.checker.end(token),
+                    None => {}
+                }
                 self.last_loss = reason;
             }
             HostEvent::Async(dw0) => self.news.on_event(dw0),
