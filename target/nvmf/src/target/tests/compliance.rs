@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::queue::{Action, Queue, QueueConfig, RecvToken};
-use nvme_spec_types::identify::{Cns, Identify};
+use nvme_spec_types::identify::{Cns, Identify, IdentifyController};
 use nvme_spec_types::log::GetLogPage;
 use nvme_spec_types::{FabricsType, FeatureId, FeatureSelect, IoOpcode, LogId};
 use nvme_spec_types::{feature::GetFeatures, status::StatusCode};
@@ -186,6 +186,23 @@ fn the_table_of_features_is_in_step() {
             let get = GetFeatures { nsid: 0, fid, sel, cdw11: 0, uuid_index: 0 };
             let command = get.to_command(1, SglDescriptor::NO_DATA);
             asked.code(kind, &command) == StatusCode::INVALID_FIELD
+        },
+    );
+}
+
+#[test]
+fn the_table_of_events_is_in_step() {
+    let mut asked = Asked::new();
+    assert_in_step(
+        "Asynchronous events",
+        |bit| (8..=19).contains(&bit) || [27, 31].contains(&bit),
+        |kind, bit| {
+            let identify = Identify { cns: Cns::CONTROLLER, ..Identify::default() };
+            let command = identify.to_command(1, SglDescriptor::NO_DATA);
+            let queue = asked.queue(kind);
+            let data = asked.bench.run(queue, &command, &[]).data;
+            let oaes = IdentifyController::parse(&data).unwrap().oaes.bits();
+            oaes.checked_shr(bit.into()).unwrap_or(0) & 1 == 0
         },
     );
 }
