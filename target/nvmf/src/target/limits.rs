@@ -40,6 +40,10 @@ impl Target {
         limits: BTreeMap<String, LimitConfig>,
         out: &mut Vec<TargetAction>,
     ) {
+        let now = self.host_limits.iter().map(|(nqn, limit)| (nqn, limit.config()));
+        if now.eq(limits.iter().map(|(nqn, config)| (nqn, *config))) {
+            return;
+        }
         let limits = limits.into_iter().map(|(nqn, config)| {
             let kept = self.host_limits.get(&nqn).filter(|limit| limit.config() == config);
             let limit = kept.cloned().unwrap_or_else(|| Arc::new(Limit::new(config)));

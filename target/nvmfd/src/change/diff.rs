@@ -4,7 +4,7 @@
 //! from one place to another. Fields are taken apart by name, so that a new one cannot be
 //! forgotten: it does not compile until it is decided whether it can change live.
 
-use crate::config::{Config, Listener, Log, Namespace, Subsystem, Tuning};
+use crate::config::{Config, Limits, Listener, Log, Namespace, Subsystem, Tuning};
 use backing::Medium;
 use nvmf::target::DiscoveryConfig;
 use std::net::SocketAddr;
@@ -23,6 +23,8 @@ pub(crate) enum Change {
     /// Change who may use a subsystem and how, and its controller ids; connections of hosts that may
     /// no longer use it end. Without its disks.
     SetSubsystem(Subsystem),
+    /// Serve namespaces and hosts as much as these limits allow, and all others without a limit.
+    SetLimits(Limits),
     /// Tell something else in discovery.
     SetDiscovery(DiscoveryConfig),
     /// Make a disk larger. `to` is the whole namespace as it shall be.
@@ -49,7 +51,7 @@ pub(crate) struct Plan {
 /// What is different between `old`, which is in force, and `new`. `at_hand` says of a listener
 /// whether its RDMA provider is running.
 pub(crate) fn diff(old: &Config, new: &Config, at_hand: impl Fn(&Listener) -> bool) -> Plan {
-    let Config { listeners, subsystems, discovery, log, tuning, control, metrics } = new;
+    let Config { listeners, subsystems, limits, discovery, log, tuning, control, metrics } = new;
     let mut plan = Plan::default();
     for listener in &old.listeners {
         if !listeners.contains(listener) {
@@ -62,6 +64,16 @@ pub(crate) fn diff(old: &Config, new: &Config, at_hand: impl Fn(&Listener) -> bo
     for subsystem in subsystems {
         let before = old.subsystems.iter().find(|other| other.nqn == subsystem.nqn);
         arrive(before, subsystem, &mut plan);
+    }
+    // A disk that comes has no limit yet.
+    let comes = |change: &Change| match change {
+        Change::AddNamespace { nqn, namespace } => {
+            limits.namespaces.contains_key(&(nqn.clone(), namespace.nsid))
+        }
+        _ => false,
+    };
+    if old.limits != *limits || plan.changes.iter().any(comes) {
+        plan.changes.push(Change::SetLimits(limits.clone()));
     }
     if old.discovery != *discovery {
         plan.changes.push(Change::SetDiscovery(discovery.clone()));
@@ -243,6 +255,7 @@ impl Change {
                 let namespaces = std::mem::take(&mut s.namespaces);
                 *s = Subsystem { namespaces, ..to.clone() };
             }),
+            Change::SetLimits(to) => config.limits = to.clone(),
             Change::SetDiscovery(to) => config.discovery = to.clone(),
             Change::RemoveNamespace { nqn, nsid } => {
                 subsystem(nqn, &mut |s| s.namespaces.retain(|ns| ns.nsid != *nsid));

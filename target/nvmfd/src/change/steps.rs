@@ -1,5 +1,6 @@
 //! Changes as the control thread makes them: with disks open and numbers given.
 
+use crate::config::Limits;
 use backing::{Backing, BackingId, BlockIo};
 use nvmf::target::{DiscoveryConfig, NamespaceConfig, PortConfig, SubsystemConfig};
 use rdma::{ConnectionManager, Device, ListenerId, Now};
@@ -15,6 +16,8 @@ pub(crate) enum Step {
     /// Its namespaces were removed before.
     RemoveSubsystem(String),
     SetSubsystem(SubsystemConfig),
+    /// Of namespaces and hosts; those without an entry have none.
+    SetLimits(Limits),
     SetDiscovery(DiscoveryConfig),
     /// With a disk that no core knows yet.
     AddNamespace(String, NamespaceConfig, Arc<Backing>),
@@ -68,6 +71,22 @@ where
         Step::SetSubsystem(config) => {
             let id = find(control, &config.nqn)?;
             control.update_subsystem(now, id, config)
+        }
+        Step::SetLimits(limits) => {
+            let serving: Vec<_> = control
+                .target()
+                .subsystems()
+                .flat_map(|subsystem| {
+                    let (id, nqn) = (subsystem.subsystem, subsystem.nqn.clone());
+                    let nsids = subsystem.namespaces.into_iter().map(|ns| ns.config.nsid);
+                    nsids.map(move |nsid| (id, (nqn.to_string(), nsid)))
+                })
+                .collect();
+            control.set_host_limits(now, limits.hosts);
+            serving.into_iter().try_for_each(|(id, key)| {
+                let limit = limits.namespaces.get(&key).copied();
+                control.set_namespace_limit(now, id, key.1, limit)
+            })
         }
         Step::SetDiscovery(config) => control.set_discovery(now, config),
         Step::AddNamespace(nqn, config, backing) => {

@@ -146,3 +146,19 @@ fn a_plan_that_was_carried_out_leaves_nothing_different() {
     }
     assert_eq!(diff(&config_now, &new, |_| true), Plan::default());
 }
+
+#[test]
+fn limits_change_while_running() {
+    let limited = "ram = \"1MiB\"\nlimit = { iops = 5 }";
+    assert_eq!(plan("ram = \"1MiB\"", limited), ["~ limits"]);
+    let host = "[[host]]\nnqn = \"nqn.2014-08.org.example:h\"\nlimit = { iops = 5 }\n[[subsystem]]";
+    assert_eq!(plan("[[subsystem]]", host), ["~ limits"]);
+}
+
+#[test]
+fn a_disk_that_comes_gets_its_limit_after_it_is_there() {
+    let larger = "ram = \"2MiB\"\nlimit = { iops = 5 }";
+    let words = plan("ram = \"1MiB\"", larger);
+    assert_eq!(words.last().map(String::as_str), Some("~ limits"));
+    assert!(words[words.len() - 2].starts_with("+ namespace"), "{words:?}");
+}

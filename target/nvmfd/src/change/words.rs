@@ -52,6 +52,7 @@ impl fmt::Display for Change {
                     some => write!(f, ", controller ids {} to {}", some.start(), some.end()),
                 }
             }
+            Change::SetLimits(_) => f.write_str("~ limits"),
             Change::SetDiscovery(_) => f.write_str("~ discovery"),
             Change::SetLogFilter(filter) => write!(f, "~ log level {filter}"),
         }

@@ -5,6 +5,7 @@
 //! out when they are opened.
 
 mod fabrics;
+mod limits;
 mod outlets;
 mod problem;
 mod raw;
@@ -13,6 +14,7 @@ mod resolve;
 mod tests;
 mod units;
 
+pub(crate) use limits::Limits;
 pub(crate) use problem::ConfigErrors;
 pub(crate) use resolve::number_namespaces;
 pub(crate) use units::{about, in_words};
@@ -36,6 +38,7 @@ const MAX_FILE: u64 = 16 << 20;
 pub(crate) struct Config {
     pub(crate) listeners: Vec<Listener>,
     pub(crate) subsystems: Vec<Subsystem>,
+    pub(crate) limits: Limits,
     pub(crate) discovery: DiscoveryConfig,
     pub(crate) log: Log,
     pub(crate) tuning: Tuning,

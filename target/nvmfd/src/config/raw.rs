@@ -12,6 +12,8 @@ pub(super) struct RawConfig {
     #[serde(default)]
     pub(super) subsystem: Vec<RawSubsystem>,
     #[serde(default)]
+    pub(super) host: Vec<RawHost>,
+    #[serde(default)]
     pub(super) discovery: RawDiscovery,
     #[serde(default)]
     pub(super) log: RawLog,
@@ -74,7 +76,23 @@ pub(super) struct RawNamespace {
     pub(super) uuid: Option<Spanned<String>>,
     pub(super) nguid: Option<Spanned<String>>,
     pub(super) eui64: Option<Spanned<String>>,
+    pub(super) limit: Option<Spanned<RawLimit>>,
     pub(super) inject: Option<Spanned<RawInject>>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct RawHost {
+    pub(super) nqn: Spanned<String>,
+    pub(super) limit: Spanned<RawLimit>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct RawLimit {
+    pub(super) iops: Option<Spanned<u64>>,
+    pub(super) bandwidth: Option<Spanned<RawSize>>,
+    pub(super) burst_ms: Option<Spanned<u64>>,
 }
 
 #[derive(Debug, Clone, Copy, Default, Deserialize)]

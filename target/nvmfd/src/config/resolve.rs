@@ -51,13 +51,14 @@ pub(super) fn resolve(raw: &RawConfig, text: &str) -> Result<Config, Problems> {
     let listeners = listeners(raw, &mut problems);
     let newlines: Vec<usize> = text.match_indices('\n').map(|(at, _)| at).collect();
     let subsystems = subsystems(raw, &newlines, &mut problems);
+    let limits = super::limits::limits(raw, &mut problems);
     let discovery = fabrics::discovery(raw, &mut problems);
     let log = log(raw, &mut problems);
     let tuning = tuning(&raw.tuning, &mut problems);
     let control = super::outlets::control(&raw.control, &mut problems);
     let metrics = raw.metrics.as_ref().and_then(|raw| super::outlets::metrics(raw, &mut problems));
     if problems.is_empty() {
-        Ok(Config { listeners, subsystems, discovery, log, tuning, control, metrics })
+        Ok(Config { listeners, subsystems, limits, discovery, log, tuning, control, metrics })
     } else {
         Err(problems)
     }

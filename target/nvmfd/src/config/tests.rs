@@ -489,3 +489,52 @@ fn where_operators_and_monitoring_come_in_is_checked() {
         assert!(text.starts_with("nvmfd.toml:12:") && text.contains(said), "{text}");
     }
 }
+
+/// A configuration whose only disk has that limit.
+fn limited(limit: &str) -> String {
+    format!(
+        "[[listener]]\naddress = \"10.8.0.1\"\n[[subsystem]]\nnqn = \"nqn.2026-11.io.nvmfd:a\"\n\
+         allow_any_host = true\n[[subsystem.namespace]]\nram = \"1MiB\"\nlimit = {limit}\n"
+    )
+}
+
+#[test]
+fn limits_are_commands_and_bytes_a_second_with_a_burst() {
+    let rates = |limit: &str| {
+        let config = parsed(&limited(limit));
+        let limit = config.limits.namespaces[&("nqn.2026-11.io.nvmfd:a".to_owned(), 1)];
+        (limit.iops, limit.bandwidth, limit.burst.as_millis())
+    };
+    assert_eq!(rates("{ iops = 5000 }"), (5000, 0, 100));
+    assert_eq!(rates("{ bandwidth = \"100MB/s\", burst_ms = 5 }"), (0, 100_000_000, 5));
+    assert_eq!(rates("{ iops = 1, bandwidth = \"2 GiB/s\" }"), (1, 2 << 30, 100));
+    assert_eq!(rates("{ bandwidth = 4096, burst_ms = 0 }"), (0, 4096, 0));
+}
+
+#[test]
+fn a_limit_that_limits_nothing_or_everything_is_refused() {
+    for (limit, what) in [
+        ("{ burst_ms = 5 }", "namespace.limit: limits nothing"),
+        ("{ iops = 0 }", "namespace.limit.iops: 0 would serve nothing"),
+        ("{ bandwidth = \"0MB/s\" }", "namespace.limit.bandwidth: 0 would serve nothing"),
+        ("{ bandwidth = \"fast\" }", "namespace.limit.bandwidth: "),
+        ("{ bandwidth = \"1.5GB/s\" }", "namespace.limit.bandwidth: \"1.5\" is not a whole number"),
+        ("{ bandwidth = \"99999999999999GB/s\" }", "more than this machine can count"),
+        ("{ iops = 1, burst_ms = 60001 }", "namespace.limit.burst_ms: 60001 is more than 60000"),
+        ("{ iops = 1, burst = 1 }", "unknown field `burst`"),
+    ] {
+        let said = errors(&limited(limit));
+        assert!(said.contains(what), "{limit}: {said}");
+    }
+}
+
+#[test]
+fn hosts_have_limits_by_their_names() {
+    let host = "[[host]]\nnqn = \"nqn.2014-08.org.example:h\"\nlimit = { iops = 7 }\n";
+    let config = parsed(&format!("{GOOD}{host}"));
+    assert_eq!(config.limits.hosts["nqn.2014-08.org.example:h"].iops, 7);
+    let said = errors(&format!("{GOOD}{host}{host}"));
+    assert!(said.contains("host.nqn: \"nqn.2014-08.org.example:h\" is listed twice"), "{said}");
+    let said = errors(&format!("{GOOD}{}", host.replace("nqn.2014-08.org.example:h", "h")));
+    assert!(said.contains("host.nqn: \"h\" is not an NQN"), "{said}");
+}

@@ -150,6 +150,7 @@ impl Operator {
                 Step::AddSubsystem(disks::subsystem_config(subsystem))
             }
             Change::SetSubsystem(to) => Step::SetSubsystem(disks::subsystem_config(to)),
+            Change::SetLimits(to) => Step::SetLimits(to.clone()),
             Change::SetDiscovery(to) => Step::SetDiscovery(to.clone()),
             Change::Grow { nqn, to } | Change::Protect { nqn, to } => {
                 let key = (nqn.clone(), to.nsid);

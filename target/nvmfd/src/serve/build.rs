@@ -257,6 +257,7 @@ where
                 .with_context(wrong)?;
         }
     }
+    make(Step::SetLimits(config.limits.clone())).context("limits")?;
     make(Step::SetDiscovery(config.discovery.clone())).context("discovery")?;
     for listener in &config.listeners {
         make(Step::Listen(listener.address))?;

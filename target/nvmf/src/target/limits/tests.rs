@@ -73,7 +73,10 @@ fn host_limits_are_one_over_all_subsystems_old_and_new() {
     let limits = BTreeMap::from([(HOST.to_owned(), limit(7))]);
     bench.target.set_host_limits(limits.clone(), &mut bench.out);
     let first = last(&mut bench).unwrap().host_limits[HOST].clone();
-    bench.target.set_host_limits(limits, &mut bench.out);
+    bench.target.set_host_limits(limits.clone(), &mut bench.out);
+    assert!(last(&mut bench).is_none());
+    let more = limits.into_iter().chain([("nqn.2014-08.org.example:i".to_owned(), limit(9))]);
+    bench.target.set_host_limits(more.collect(), &mut bench.out);
     assert!(Arc::ptr_eq(&first, &last(&mut bench).unwrap().host_limits[HOST]));
     let other = SubsystemConfig { nqn: "nqn.2014-08.org.example:t".into(), ..subsystem_config() };
     bench.target.add_subsystem(other, &mut bench.out).unwrap();
