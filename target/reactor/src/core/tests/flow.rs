@@ -1,7 +1,7 @@
 //! Commands on their way through a core.
 
 use super::*;
-use backing::{IoError, IoOp};
+use backing::{IoError, IoOp, IoRequest};
 use nvmf::Outcome;
 use nvmf::target::AbortToken;
 use rdma::RemoteAddr;
@@ -156,6 +156,26 @@ fn an_admin_command_travels_to_the_control_thread_and_back() {
 }
 
 #[test]
+fn flushes_for_the_control_thread_reach_the_disk_before_the_command_is_answered() {
+    let mut rig = Rig::new(1 << 20);
+    rig.open(KEY, endpoint(QP, LIMITS), QueueParams { qid: 0, in_capsule: 0, ..params() });
+    let set = Command::fabrics(nvme_spec_types::FabricsType::PROPERTY_SET, 2, keyed(0, 0));
+    rig.capsule(&set, &[]);
+    let told = rig.told();
+    let [ToControl::Execute { slot, .. }] = told[..] else { panic!("{told:?}") };
+    let backings = vec![BackingRef(BACKING.0)];
+    rig.tell(ToCore::Flush { key: KEY, slot, backings });
+    let requests = &rig.core.io().requests;
+    assert!(matches!(requests[0], IoRequest { backing: BACKING, op: IoOp::Flush, .. }));
+    assert_eq!((requests.len(), rig.told().len()), (1, 0));
+    assert_eq!(rig.io_done(), []);
+    let told = rig.told();
+    assert!(matches!(told[..], [ToControl::Flushed { failed: None, .. }]), "{told:?}");
+    rig.tell(ToCore::Complete { key: KEY, slot, outcome: Outcome::ok() });
+    assert!(is_send(&rig.turn()[0].1));
+}
+
+#[test]
 fn data_for_the_control_thread_is_copied_and_its_buffer_comes_back() {
     let mut rig = Rig::new(1 << 20);
     rig.open(KEY, endpoint(QP, LIMITS), QueueParams { qid: 0, in_capsule: 0, ..params() });
@@ -181,6 +201,21 @@ fn data_in_the_capsule_reaches_the_control_thread_before_its_receive_is_posted_a
     let [ToControl::Execute { data, .. }] = &told[..] else { panic!("{told:?}") };
     assert_eq!(data[..], [6; 1024]);
     assert_eq!(rig.core.device().posted_recvs(RecvQueueId(101)), usize::from(ENTRIES));
+}
+
+#[test]
+fn an_abort_of_a_write_that_is_being_pulled_is_answered_when_its_reads_have_ended() {
+    let mut rig = Rig::serving(LIMITS);
+    let posted = rig.capsule(&write(5, MAX_TRANSFER), &[]);
+    assert!(is_read(&posted[0].1));
+    let token = AbortToken(8);
+    rig.tell(ToCore::Abort { key: KEY, cid: 5, token });
+    assert!(rig.told().is_empty());
+    let posted = rig.sends_done();
+    assert_eq!(rig.completion(&posted[0].1).status.code, StatusCode::ABORT_REQUESTED);
+    let told = rig.told();
+    assert!(matches!(told[..], [ToControl::Aborted { stopped: true, .. }]), "{told:?}");
+    assert!(rig.core.io().requests.is_empty());
 }
 
 #[test]
