@@ -8,7 +8,8 @@ use crate::http::PlanView;
 use crate::{CONFIG_ERROR, change, disks, machine};
 use backing::{Backing, BackingSpec, Geometry, Medium, OpenError};
 use hyper::Method;
-use nvmf::target::AllowedHosts;
+use nvme_spec_types::nqn::DISCOVERY_NQN;
+use nvmf::target::{ALL_CNTLIDS, AllowedHosts, DiscoveryConfig, DuplicateHosts, TellPorts};
 use std::collections::BTreeMap;
 use std::io::Write;
 use std::os::unix::fs::MetadataExt;
@@ -100,6 +101,7 @@ fn report(path: &Path, config: &Config) -> Report {
         let choice = crate::provider::choose(listener);
         text.push_str(&format!("listener {}: {choice}\n", listener.address));
     }
+    text.push_str(&format!("{}\n", about_discovery(&config.discovery)));
     for subsystem in &config.subsystems {
         text.push_str(&format!("\nsubsystem {}\n  {}\n", subsystem.nqn, about(subsystem)));
         let mut rows = Vec::new();
@@ -130,7 +132,34 @@ fn about(subsystem: &Subsystem) -> String {
         AllowedHosts::Only(hosts) if hosts.is_empty() => "no host".to_owned(),
         AllowedHosts::Only(hosts) => format!("hosts {}", hosts.join(", ")),
     };
-    format!("serial {}, model {}, {hosts}", subsystem.serial, subsystem.model)
+    let twice = match subsystem.duplicates {
+        DuplicateHosts::Allow => "",
+        DuplicateHosts::OnePerPort => ", each once through a listener",
+        DuplicateHosts::Refuse => ", each once",
+    };
+    let ids = match &subsystem.cntlids {
+        all if *all == ALL_CNTLIDS => String::new(),
+        some => format!(", controller ids {} to {}", some.start(), some.end()),
+    };
+    format!("serial {}, model {}, {hosts}{twice}{ids}", subsystem.serial, subsystem.model)
+}
+
+/// What discovery tells beside the subsystems.
+fn about_discovery(discovery: &DiscoveryConfig) -> String {
+    let name = discovery.nqn.as_deref().unwrap_or(DISCOVERY_NQN);
+    let listeners = match discovery.tell {
+        TellPorts::Reachable => "the listeners that a host likely reaches",
+        TellPorts::Asked => "the listener that a host asks at",
+        TellPorts::All => "every listener",
+    };
+    let others = match discovery.referrals.as_slice() {
+        [] => String::new(),
+        some => {
+            let addresses: Vec<String> = some.iter().map(|r| r.address.to_string()).collect();
+            format!(", refers to {}", addresses.join(", "))
+        }
+    };
+    format!("discovery {name}: tells {listeners}{others}")
 }
 
 const HEADER: [&str; 8] = ["NSID", "DISK", "SIZE", "BLOCK", "ACCESS", "CACHE", "TRIM", "UUID"];
@@ -279,6 +308,19 @@ fn is_mounted_or_held(path: &Path) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_is_not_usual_about_hosts_and_discovery_is_told() {
+        let text = "listener = [{ address = \"127.0.0.1\" }]\n[discovery]\nlisteners = \"all\"\n\
+             referral = [{ address = \"10.8.0.2\" }]\n[[subsystem]]\n\
+             nqn = \"nqn.2026-11.io.nvmfd:a\"\nallow_any_host = true\n\
+             duplicate_hosts = \"refuse\"\ncntlids = [5, 9]\n";
+        let path = Path::new("nvmfd.toml");
+        let config = config::parse(path, text).unwrap_or_else(|error| panic!("{error}"));
+        let said = report(path, &config).text;
+        assert!(said.contains(": tells every listener, refers to 10.8.0.2:4420\n"), "{said}");
+        assert!(said.contains(", any host, each once, controller ids 5 to 9\n"), "{said}");
+    }
 
     fn problems_with(namespace: &str) -> Vec<String> {
         let text = format!(
