@@ -205,7 +205,7 @@ fn connection(now: Now, status: &ControllerStatus) -> Connection {
         ready: status.ready,
         kato_ms: status.kato.as_millis() as u64,
         silent_ms: now.saturating_sub(status.last_heard).as_millis() as u64,
-        admin_errors: status.errors,
+        admin_errors: status.admin_errors,
         io_queues: io_queues().count(),
         io_commands: io_queues().map(|queue| queue.commands).sum(),
         admin_commands: admin.map_or(0, |queue| queue.commands),

@@ -57,8 +57,10 @@ pub struct ControllerStatus {
     pub last_heard: Duration,
     /// Asynchronous Event Requests held.
     pub events_held: usize,
-    /// Admin commands that failed.
+    /// Commands that failed, on all its queues.
     pub errors: u64,
+    /// Those of them that were admin commands.
+    pub admin_errors: u64,
     /// Its queues, the admin queue first.
     pub queues: Vec<QueueStatus>,
 }
@@ -119,6 +121,7 @@ impl Target {
             last_heard: self.last_heard(controller),
             events_held: controller.events.held(),
             errors: controller.errors.count(),
+            admin_errors: controller.errors.admin_count(),
             queues: controller.queues().filter_map(|queue| self.queue_status(queue)).collect(),
         })
     }

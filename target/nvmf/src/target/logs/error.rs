@@ -18,6 +18,8 @@ pub(in super::super) struct ErrorLog {
     entries: VecDeque<ErrorEntry>,
     /// Failures since the controller was made.
     count: u64,
+    /// Those of commands of its admin queue.
+    admin: u64,
 }
 
 impl ErrorLog {
@@ -30,6 +32,7 @@ impl ErrorLog {
         location: ParameterLocation,
     ) {
         self.count += 1;
+        self.admin += u64::from(sqid == 0);
         self.entries.truncate(ENTRIES - 1);
         self.entries.push_front(ErrorEntry {
             error_count: self.count,
@@ -50,6 +53,11 @@ impl ErrorLog {
     /// So many commands failed of which nothing is known.
     pub(in super::super) fn skip(&mut self, failures: u32) {
         self.count += u64::from(failures);
+    }
+
+    /// Failures of admin commands so far, as far as they are known.
+    pub(in super::super) fn admin_count(&self) -> u64 {
+        self.admin
     }
 
     /// Failures so far.

@@ -84,6 +84,8 @@ fn failures_of_every_queue_are_in_the_error_log_of_their_controller() {
     let before = ErrorEntry::parse(&entries[64..]).unwrap();
     assert_eq!((before.error_count, before.lba), (1, 0));
     assert_eq!(page(&mut bench, other, log(LogId::ERROR, 64)), [0; 64]);
+    let status = bench.target.controllers().find(|found| found.cntlid == cntlid).unwrap();
+    assert_eq!((status.errors, status.admin_errors), (7, 0));
 }
 
 #[test]
