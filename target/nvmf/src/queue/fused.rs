@@ -26,7 +26,7 @@
 use super::Queue;
 use super::action::{Action, Io, IoKind, Place};
 use super::io::ALIGNMENT;
-use super::slot::{DataAt, Entry, State, Step};
+use super::slot::{DataAt, Entry, Progress, State, Step};
 use crate::Slot;
 use crate::view::IoCounters;
 use nvme_spec_types::nvm::{BlockCommand, BlockFlags};
@@ -214,9 +214,7 @@ impl Queue {
         };
         let durable = BlockCommand::from_command(&self.entry(first).command).flags;
         if durable.contains(BlockFlags::FORCE_UNIT_ACCESS) {
-            let flush = self.pair_io(slot, IoKind::Flush, 0);
-            let io = Io { offset: 0, len: 0, ..flush };
-            self.ask_io(slot, Step::FlushBeforeRead, io, out);
+            self.ask_pair_io(slot, Step::FlushBeforeRead, IoKind::Flush, 0, out);
         } else {
             self.read_claimed(slot, out);
         }
@@ -247,9 +245,8 @@ impl Queue {
             return;
         }
         let flags = BlockCommand::from_command(&self.entry(slot).command).flags;
-        let fua = flags.contains(BlockFlags::FORCE_UNIT_ACCESS);
-        let io = self.pair_io(slot, IoKind::Write { fua }, 0);
-        self.ask_io(slot, Step::PairWrite, io, out);
+        let fua = flags.contains(BlockFlags::FORCE_UNIT_ACCESS) || self.writes_through();
+        self.ask_pair_io(slot, Step::PairWrite, IoKind::Write { fua }, 0, out);
     }
 
     /// The write of a pair has succeeded.
@@ -296,20 +293,34 @@ impl Queue {
     }
 
     fn read_claimed(&mut self, slot: Slot, out: &mut Vec<Action>) {
-        let io = self.pair_io(slot, IoKind::Read, self.as_it_is_at(slot));
-        self.ask_io(slot, Step::Main, io, out);
+        let place = self.as_it_is_at(slot);
+        self.ask_pair_io(slot, Step::Main, IoKind::Read, place, out);
     }
 
-    /// An operation on the claimed blocks.
-    fn pair_io(&self, slot: Slot, kind: IoKind, place: u32) -> Io {
-        let claimed = &self.entry(slot).progress;
-        Io {
-            backing: claimed.source,
-            kind,
-            offset: claimed.offset,
-            len: claimed.len,
-            place: Place::Buffer(place),
-        }
+    /// Asks for an operation on the claimed blocks, or ends the pair when they are not what it is for
+    /// any more: the namespace may have changed since the claim, or since the last operation.
+    fn ask_pair_io(
+        &mut self,
+        slot: Slot,
+        step: Step,
+        kind: IoKind,
+        place: u32,
+        out: &mut Vec<Action>,
+    ) {
+        let Progress { source, offset, len, .. } = self.entry(slot).progress;
+        let status = match self.extent(&self.entry(slot).command) {
+            Ok(extent) if (extent.backing, extent.offset, extent.len) == (source, offset, len) => {
+                let (offset, len) = if kind == IoKind::Flush { (0, 0) } else { (offset, len) };
+                let io = Io { offset, len, ..extent.io(kind, Place::Buffer(place)) };
+                self.ask_io(slot, step, io, out);
+                return;
+            }
+            // Another namespace has its id now.
+            Ok(_) => StatusCode::INVALID_NAMESPACE_OR_FORMAT.with_dnr(),
+            Err(status) => status,
+        };
+        let compared = step == Step::PairWrite;
+        self.end_pair(slot, if compared { Status::SUCCESS } else { status }, status, out);
     }
 
     /// Where in a pair's buffer the blocks are read to.

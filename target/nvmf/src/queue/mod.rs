@@ -26,8 +26,8 @@
 //! [`Queue::begin_close`] ends at once what waits for a buffer, for the control thread or for a
 //! free slot. A [`Action::Pull`], [`Action::Io`] or [`Action::Respond`] that was asked for is still
 //! answered, exactly once, also when the reactor never got to carry it out; that ends its slot.
-//! Afterwards the only actions are [`Action::ReleaseRecv`] and [`Action::Unclaim`], and events for
-//! ended slots are ignored.
+//! Afterwards the only actions are [`Action::ReleaseRecv`] and [`Action::Unclaim`], events for ended
+//! slots are ignored, and an Abort is told at once that it stopped nothing.
 //!
 //! # Order of checks
 //! A command is checked in full before it takes anything but its slot: command id, PSDT and fuse,

@@ -319,3 +319,43 @@ fn a_namespace_that_goes_while_a_pair_waits_ends_both() {
     let invalid = status(StatusCode::INVALID_NAMESPACE_OR_FORMAT);
     assert_eq!(rig.pulled(S1), both(invalid, invalid));
 }
+
+/// The view in which namespace 1 is another thing than it was.
+fn changed(change: impl FnOnce(&NamespaceView) -> NamespaceView) -> Arc<SubsystemView> {
+    let mut changed = (*view(2, MAX_TRANSFER)).clone();
+    changed.namespaces[0] = Arc::new(change(&changed.namespaces[0]));
+    Arc::new(changed)
+}
+
+fn same(found: &NamespaceView) -> NamespaceView {
+    NamespaceView { counters: found.counters.clone(), limit: None, ..*found }
+}
+
+#[test]
+fn nothing_is_written_once_the_namespace_is_read_only() {
+    let mut rig = Rig::claiming();
+    rig.claimed();
+    rig.io_done(S1);
+    rig.queue.on_publish(&changed(|found| NamespaceView { read_only: true, ..same(found) }));
+    let refused = status(StatusCode::NAMESPACE_WRITE_PROTECTED);
+    assert_eq!(rig.compared(None), let_go(OK, refused));
+}
+
+#[test]
+fn a_namespace_that_is_replaced_while_a_pair_waits_for_its_claim_ends_both() {
+    let mut rig = Rig::claiming();
+    let backing = BackingRef(11);
+    rig.queue.on_publish(&changed(|found| NamespaceView { backing, ..same(found) }));
+    let invalid = status(StatusCode::INVALID_NAMESPACE_OR_FORMAT);
+    assert_eq!(rig.claimed(), let_go(invalid, invalid));
+}
+
+#[test]
+fn a_pair_writes_through_when_the_write_cache_is_off() {
+    let mut rig = Rig::claiming();
+    rig.queue.binding().unwrap().settings.set_write_through(true);
+    rig.claimed();
+    rig.io_done(S1);
+    let write = IoKind::Write { fua: true };
+    assert_eq!(rig.compared(None), [io(S1, write, 4096, 512, Place::Buffer(0))]);
+}
