@@ -167,7 +167,9 @@ impl Queue {
     /// The ranges of a Dataset Management command are here.
     pub(super) fn with_ranges(&mut self, slot: Slot, bytes: &[u8], out: &mut Vec<Action>) {
         self.release_recv(slot, out);
-        let namespace = match self.namespace(self.entry(slot).command.nsid()) {
+        // The namespace may have changed while the command waited.
+        let found = self.namespace(self.entry(slot).command.nsid());
+        let namespace = match found.and_then(|found| writable(found).map(|()| found)) {
             Ok(namespace) => namespace,
             Err(status) => {
                 self.fail(slot, status, out);

@@ -176,6 +176,27 @@ fn one_range_outside_undoes_the_whole_deallocate() {
 }
 
 #[test]
+fn nothing_is_deallocated_once_the_namespace_is_read_only() {
+    let mut rig = Rig::io();
+    rig.capsule(&dsm(1, DsmAttributes::DEALLOCATE, keyed(16)), 0);
+    rig.buffer(S0);
+    let mut protected = (*view(2, MAX_TRANSFER)).clone();
+    let found = &mut protected.namespaces[0];
+    *found = Arc::new(NamespaceView {
+        read_only: true,
+        counters: found.counters.clone(),
+        limit: None,
+        ..**found
+    });
+    rig.queue.on_publish(&Arc::new(protected));
+    rig.pulled(S0);
+    let list = ranges(&[(0, 8)]);
+    let actions = rig.event(|queue, out| queue.on_payload(S0, &list, out));
+    let status = StatusCode::NAMESPACE_WRITE_PROTECTED.with_dnr();
+    assert_eq!(actions, [respond(S0, completion(9, status, 1), 0)]);
+}
+
+#[test]
 fn hints_without_deallocate_succeed_at_once() {
     let mut rig = Rig::io();
     let command = dsm(256, DsmAttributes::INTEGRAL_READ, keyed(4096));
