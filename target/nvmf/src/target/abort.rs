@@ -19,7 +19,7 @@ const NOT_ABORTED: u64 = 1;
 pub(super) struct PendingAbort {
     /// The admin queue and slot of the Abort.
     pub(super) asked_on: QueueKey,
-    slot: Slot,
+    pub(super) slot: Slot,
     /// The queue of the command that is to be stopped.
     aimed_at: QueueKey,
 }

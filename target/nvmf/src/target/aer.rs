@@ -99,6 +99,21 @@ impl Events {
         self.held.remove(at).map(|held| held.slot)
     }
 
+    /// The slots of the requests held.
+    pub(super) fn slots(&self) -> impl Iterator<Item = Slot> + '_ {
+        self.held.iter().map(|held| held.slot)
+    }
+
+    /// How many events are remembered, told or not.
+    pub(super) fn told(&self) -> usize {
+        self.pending.len() + self.masked.len()
+    }
+
+    /// Whether every event has been told.
+    pub(super) fn is_idle(&self) -> bool {
+        self.pending.is_empty()
+    }
+
     /// How many requests are held.
     pub(super) fn held(&self) -> usize {
         self.held.len()

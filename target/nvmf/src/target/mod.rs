@@ -19,6 +19,7 @@ mod abort;
 mod admission;
 mod aer;
 mod api;
+mod audit;
 mod config;
 mod connect;
 mod controller;

@@ -24,6 +24,11 @@ impl ChangedNamespaces {
         }
     }
 
+    /// Namespaces kept.
+    pub(in super::super) fn kept(&self) -> usize {
+        self.nsids.len()
+    }
+
     /// The log page.
     pub(super) fn page(&self) -> NamespaceList {
         if self.overflown {

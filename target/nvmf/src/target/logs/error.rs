@@ -65,6 +65,11 @@ impl ErrorLog {
         self.count
     }
 
+    /// Entries kept.
+    pub(in super::super) fn kept(&self) -> usize {
+        self.entries.len()
+    }
+
     /// The log page: [`ENTRIES`] entries, those not used zero.
     pub(super) fn page(&self) -> Vec<u8> {
         let mut page = vec![0; ENTRIES * ErrorEntry::SIZE];

@@ -1,7 +1,6 @@
 //! Any sequence of events keeps the target's books in order.
 
 use super::*;
-use crate::target::controller::Kind;
 use nvme_spec_types::FeatureId;
 use nvme_spec_types::feature::SetFeatures;
 use nvme_spec_types::nqn::DISCOVERY_NQN;
@@ -219,38 +218,8 @@ impl World {
     }
 
     fn check(&self) {
-        let target = &self.bench.target;
-        for (key, controller) in &target.controllers {
-            let admin = &target.queues[&controller.admin];
-            assert_eq!(admin.bound.map(|b| (b.controller, b.qid)), Some((*key, 0)));
-            for (qid, queue) in &controller.io_queues {
-                let bound = target.queues[queue].bound;
-                assert_eq!(bound.map(|b| (b.controller, b.qid)), Some((*key, *qid)));
-                assert!(*qid <= controller.features.io_queues);
-            }
-            // Without a timeout only a lost I/O queue sets the timer, but that of discovery.
-            let timer = &controller.keep_alive;
-            let timed = timer.kato_ms != 0 || controller.kind == Kind::Discovery;
-            assert!(timer.check_at.is_some() || !timed);
-            assert!(timer.check_at.is_none() || timed || timer.lost_queue.is_some());
-        }
-        let timed = target.controllers.values().filter_map(|c| c.keep_alive.check_at);
-        assert_eq!(timed.count(), target.deadlines.len());
-        for (queue, state) in &target.queues {
-            let Some(bound) = state.bound else { continue };
-            assert!(!state.closing, "{queue:?} belongs to a controller and is closing");
-            let controller = &target.controllers[&bound.controller];
-            assert!(controller.queues().any(|q| q == *queue));
-        }
-        for abort in target.aborts.values() {
-            assert!(target.queues[&abort.asked_on].bound.is_some());
-        }
-        let held: usize = target.controllers.values().map(|c| c.events.held()).sum();
-        for (queue, _) in target.flushes.keys() {
-            assert!(target.queues[queue].bound.is_some());
-        }
-        let waiting = target.aborts.len() + target.flushes.len();
-        assert_eq!(self.owed.len(), held + waiting, "answers owed and held");
+        self.bench.target.audit().unwrap();
+        assert_eq!(self.owed, self.bench.target.unanswered(), "answers owed and held");
     }
 }
 
