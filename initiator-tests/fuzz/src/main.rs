@@ -6,10 +6,10 @@ use clap::Parser;
 use std::process::ExitCode;
 use std::time::Duration;
 
-/// Fuzzes a part of soft-RoCE.
+/// Fuzzes the controller, or a part of soft-RoCE.
 #[derive(Debug, Parser)]
 struct Args {
-    /// packets, queue-pairs or connections.
+    /// capsules (the controller), packets, queue-pairs or connections (soft-RoCE).
     target: String,
     /// How long to look for, in seconds.
     #[arg(long, default_value_t = 60)]
@@ -37,8 +37,14 @@ fn main() -> Result<ExitCode> {
     let report = fuzz::run::fuzz(target, Duration::from_secs(args.seconds), args.seed)?;
     println!(
         "{}: {} inputs tried, {} things reached, {} inputs kept",
-        target.name, report.tried, report.features, report.kept
+        target.name,
+        report.tried,
+        report.features.len(),
+        report.kept
     );
+    if let Some(summary) = target.summary {
+        println!("{}", summary(&report.features));
+    }
     if let Some(input) = report.broken {
         println!("a promise is broken; see above, and try again with");
         let hex = fuzz::corpus::to_hex(&input);

@@ -12,8 +12,8 @@ use std::time::{Duration, Instant};
 pub struct Report {
     /// Inputs tried.
     pub tried: u64,
-    /// Different things reached.
-    pub features: usize,
+    /// The different things reached, by rising number.
+    pub features: Vec<u32>,
     /// Inputs in the corpus afterwards.
     pub kept: usize,
     /// The shortest form found of an input that breaks a promise.
@@ -61,7 +61,9 @@ pub fn fuzz(target: &Target, time: Duration, seed: u64) -> Result<Report> {
         }
     }
     let kept = corpus::write(target.name, &pool)?;
-    Ok(Report { tried, features: seen.len(), kept, broken })
+    let mut features: Vec<u32> = seen.into_iter().collect();
+    features.sort_unstable();
+    Ok(Report { tried, features, kept, broken })
 }
 
 /// What an input reaches; `None` when it breaks a promise.

@@ -1,7 +1,10 @@
 //! What fuzzing found stays found.
 
-use fuzz::{TARGETS, corpus, run};
+use fuzz::{TARGETS, corpus, mutate, run};
 use std::time::Duration;
+
+/// Inputs that are made of the corpus of the controller's fuzzer.
+const NEW_INPUTS: usize = 400;
 
 #[test]
 fn the_corpus_breaks_no_promise() {
@@ -12,6 +15,22 @@ fn the_corpus_breaks_no_promise() {
             let features = run::attempt(target, &input);
             assert!(features.is_some(), "{} --input {}", target.name, corpus::to_hex(&input));
         }
+    }
+}
+
+#[test]
+fn new_inputs_break_no_promise() {
+    let target = fuzz::target("capsules").unwrap();
+    let mut pool = corpus::read(target.name).unwrap();
+    pool.push(Vec::new());
+    let mut dice = mutate::Dice::new(7);
+    for _ in 0..NEW_INPUTS {
+        let (old, other) = (dice.below(pool.len()), dice.below(pool.len()));
+        let (op_len, max_len) = (target.op_len, target.max_len);
+        let input = mutate::change(&mut dice, &pool[old], &pool[other], op_len, max_len);
+        let features = run::attempt(target, &input);
+        assert!(features.is_some(), "{} --input {}", target.name, corpus::to_hex(&input));
+        pool.push(input);
     }
 }
 
@@ -32,6 +51,7 @@ fn a_broken_promise_is_found_and_shortened() {
         },
         op_len: 1,
         max_len: 64,
+        summary: None,
     };
     let found = run::fuzz(&target, Duration::from_secs(20), 1);
     let _ = std::fs::remove_file(corpus::path(target.name));

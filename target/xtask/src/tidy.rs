@@ -60,7 +60,7 @@ const IMPORTS: &[(&str, &[&str])] = &[
     ("conformance", &["initiator", "nvme-spec-types", "rdma", "rdma-verbs", "region", "soft-roce"]),
     ("rdma-contract", &["rdma", "rdma-verbs", "region"]),
     ("nvmf-host", &["initiator", "nvme-spec-types", "rdma", "rdma-verbs", "region", "soft-roce"]),
-    ("fuzz", &["soft-roce"]),
+    ("fuzz", &["nvme-spec-types", "nvmf", "soft-roce"]),
     ("linux-host", &[]),
     ("xtask", &["linux-host"]),
 ];
