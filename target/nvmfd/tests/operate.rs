@@ -324,3 +324,21 @@ fn a_change_is_made_whole_though_its_caller_hangs_up() {
     assert_eq!(all.as_array().unwrap().len(), 1, "{all}");
     assert_eq!(daemon.run(&["reload"]), "nothing is different\n");
 }
+
+#[test]
+fn slow_and_failed_commands_are_told() {
+    let drill = "inject = { delay_ms = 20, error_every = 4 }\n[log]\nslow_ms = 5\n";
+    let daemon = Daemon::start(&(subsystem(A, &ram("1MiB")) + drill));
+    let mut host = common::host::connect(&daemon.address, A);
+    let buffer = host.buffer(512, 0);
+    for n in 0..4 {
+        host.io(initiator::commands::read(1, n, 1, false), buffer);
+    }
+    daemon.wait_for("slow command");
+    daemon.wait_for("command failed");
+    let log = daemon.log();
+    let slow = log.lines().find(|line| line.contains("slow command")).unwrap();
+    assert!(slow.contains(&format!("subnqn={A}")) && slow.contains("command=Read nsid 1 slba 0"));
+    let failed = log.lines().find(|line| line.contains("command failed")).unwrap();
+    assert!(failed.contains("command=Read nsid 1 slba 3") && failed.contains("qid=1"), "{failed}");
+}

@@ -58,6 +58,7 @@ use receive::Ring;
 use region::{PAGE_SIZE, Region, Span};
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
+use std::time::Duration;
 
 /// Completions taken from the device in one turn at most.
 const COMPLETIONS_PER_TURN: usize = 64;
@@ -77,6 +78,8 @@ pub struct CoreConfig {
     pub in_capsule: u32,
     /// Bytes of the region for receives and completion entries; the rest is for transfers.
     pub standing: u32,
+    /// Commands that take longer are told to the control thread; none to tell of none.
+    pub slow: Option<Duration>,
 }
 
 impl CoreConfig {
@@ -84,7 +87,7 @@ impl CoreConfig {
     pub fn halves(index: CoreIndex, max_transfer: u32, in_capsule: u32, region_len: usize) -> Self {
         let pages = region_len / PAGE_SIZE / 2;
         let standing = u32::try_from(pages * PAGE_SIZE).unwrap_or(!(PAGE_SIZE as u32 - 1));
-        CoreConfig { index, max_transfer, in_capsule, standing }
+        CoreConfig { index, max_transfer, in_capsule, standing, slow: None }
     }
 }
 
@@ -228,6 +231,12 @@ pub struct Core<D: Device, B: BlockIo> {
     stats: CoreStats,
     /// The time of the turn or message at hand, in nanoseconds.
     now_ns: u64,
+    /// [`CoreConfig::slow`] in nanoseconds.
+    slow_ns: u64,
+    /// Whether a slow command was told in this turn: one is.
+    told_slow: bool,
+    /// Slow commands since the last one that was told.
+    untold_slow: u64,
     /// Responses that were no success, by their status: at most as many as statuses are used.
     failures: BTreeMap<StatusCode, u64>,
     #[cfg(feature = "plant")]
@@ -286,6 +295,9 @@ impl<D: Device, B: BlockIo> Core<D, B> {
             scratch: Box::new([0; PAGE_SIZE]),
             stats: CoreStats::default(),
             now_ns: 0,
+            slow_ns: config.slow.map_or(u64::MAX, |slow| slow.as_nanos() as u64),
+            told_slow: false,
+            untold_slow: 0,
             failures: BTreeMap::new(),
             #[cfg(feature = "plant")]
             plant: None,
@@ -367,6 +379,7 @@ impl<D: Device, B: BlockIo> Core<D, B> {
     /// control thread go to `out`.
     pub fn turn(&mut self, now: Now, out: &mut Vec<ToControl<D::Endpoint>>) -> bool {
         self.stats.turns += 1;
+        self.told_slow = false;
         self.now_ns = now.as_nanos() as u64;
         let told = out.len();
         let mut worked = !self.dirty.is_empty();

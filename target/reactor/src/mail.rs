@@ -173,6 +173,17 @@ pub enum ToControl<E> {
         /// Failures before it that were not told.
         missed: u32,
     },
+    /// A command took longer than is usual: for the log. At most one in a turn.
+    Slow {
+        /// Which queue.
+        key: QueueKey,
+        /// The submission queue entry.
+        command: [u8; 64],
+        /// From the capsule to the response.
+        took_ns: u64,
+        /// Slow commands before it that were not told.
+        missed: u64,
+    },
     /// Whether a command was stopped before it was carried out.
     Aborted {
         /// Of the question.

@@ -88,12 +88,15 @@ pub(crate) fn diff(old: &Config, new: &Config, at_hand: impl Fn(&Listener) -> bo
         // The old one is better than none.
         plan.changes.retain(|change| *change != Change::RemoveListener(*address));
     }
-    let Log { filter, json } = log;
+    let Log { filter, json, slow } = log;
     if old.log.filter != *filter {
         plan.changes.push(Change::SetLogFilter(filter.clone()));
     }
     if old.log.json != *json {
         plan.restart.push("log.format".to_owned());
+    }
+    if old.log.slow != *slow {
+        plan.restart.push("log.slow_ms".to_owned());
     }
     tuned(&old.tuning, tuning, &mut plan.restart);
     if old.control != *control {

@@ -123,6 +123,8 @@ pub(crate) struct Log {
     /// A filter: a level, or levels by module.
     pub(crate) filter: String,
     pub(crate) json: bool,
+    /// Commands that take longer are told; none are by default.
+    pub(crate) slow: Option<Duration>,
 }
 
 /// What an operator may turn.

@@ -144,6 +144,8 @@ pub(super) struct RawInject {
 pub(super) struct RawLog {
     pub(super) level: Option<Spanned<String>>,
     pub(super) format: Option<RawFormat>,
+    #[serde(default)]
+    pub(super) slow_ms: u32,
 }
 
 #[derive(Debug, Clone, Copy, Deserialize)]

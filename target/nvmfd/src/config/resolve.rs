@@ -439,7 +439,8 @@ fn log(raw: &RawConfig, problems: &mut Problems) -> Log {
             Problem::at(level.span(), format!("log.level: \"{filter}\": {what}")).hint(hint)
         }));
     }
-    Log { filter: filter.to_owned(), json: matches!(raw.log.format, Some(RawFormat::Json)) }
+    let slow = (raw.log.slow_ms > 0).then(|| Duration::from_millis(raw.log.slow_ms.into()));
+    Log { filter: filter.to_owned(), json: matches!(raw.log.format, Some(RawFormat::Json)), slow }
 }
 
 fn tuning(raw: &RawTuning, problems: &mut Problems) -> Tuning {

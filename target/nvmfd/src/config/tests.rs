@@ -296,7 +296,7 @@ fn the_defaults_in_the_reference_are_the_defaults() {
         .map(|line| if is_option(line) { &line[1..] } else { line })
         .map(|line| format!("{line}\n"))
         .collect();
-    assert_eq!(reference.lines().filter(|line| is_option(line)).count(), 24);
+    assert_eq!(reference.lines().filter(|line| is_option(line)).count(), 25);
     assert_eq!(parsed(&spelt_out), parsed(&reference));
 }
 

@@ -128,7 +128,8 @@ fn serve_with<P: Provider, M: MakeIo>(
     let region = map(tuning, tuning.control_memory)?;
     let device = provider.open_device(CONTROL_CORE, region.clone());
     let io = make_io.make(region.clone())?;
-    let own = Core::new(core_config(tuning, CONTROL_CORE, region.len()), region, device, io)?;
+    let own =
+        Core::new(core_config(&start.config, CONTROL_CORE, region.len()), region, device, io)?;
 
     let mut posts = Vec::new();
     let mut cores = Vec::new();
@@ -148,7 +149,7 @@ fn serve_with<P: Provider, M: MakeIo>(
         };
         meters.push(meter);
         let make = make_io.clone();
-        let core_config = core_config(tuning, index, region.len());
+        let core_config = core_config(&start.config, index, region.len());
         let handle = spawn_core(options, mail, to_control.clone(), move || {
             let io = make.make(region.clone())?;
             Ok::<_, anyhow::Error>(Core::new(core_config, region, device, io)?)
@@ -223,10 +224,14 @@ fn map(tuning: &Tuning, bytes: usize) -> anyhow::Result<Arc<Region>> {
     Ok(Arc::new(region))
 }
 
-fn core_config(tuning: &Tuning, index: CoreIndex, memory: usize) -> CoreConfig {
+fn core_config(config: &Config, index: CoreIndex, memory: usize) -> CoreConfig {
+    let tuning = &config.tuning;
     // Commands of admin queues carry no data in their capsules.
     let in_capsule = if index == CONTROL_CORE { 0 } else { tuning.in_capsule };
-    CoreConfig::halves(index, tuning.max_transfer, in_capsule, memory)
+    CoreConfig {
+        slow: config.log.slow,
+        ..CoreConfig::halves(index, tuning.max_transfer, in_capsule, memory)
+    }
 }
 
 /// Adds what the configuration lists, in the steps in which it could be added later.

@@ -107,6 +107,8 @@ struct Limits {
     rejected: LogLimit,
     connected: LogLimit,
     ended: LogLimit,
+    failed: LogLimit,
+    slow: LogLimit,
 }
 
 /// The control side of the reactor.
@@ -158,6 +160,8 @@ where
                 rejected: LogLimit::new(),
                 connected: LogLimit::new(),
                 ended: LogLimit::new(),
+                failed: LogLimit::new(),
+                slow: LogLimit::new(),
             },
             stats: ControlStats::default(),
             actions: VecDeque::new(),

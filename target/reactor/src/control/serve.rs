@@ -7,6 +7,7 @@ use backing::BlockIo;
 use nvme_spec_types::nqn::{NQN_FIELD_SIZE, Nqn};
 use nvme_spec_types::rdma_cm::{CmReject, CmRejectStatus, RECFMT};
 use nvme_spec_types::status::Status;
+use nvme_spec_types::{AdminOpcode, Command, IoOpcode};
 use nvmf::QueueKey;
 use nvmf::target::{Admission, QueueInfo, TargetAction};
 use nvmf::view::QueueActivity;
@@ -202,8 +203,12 @@ where
                     self.ask_target(|target, out| target.on_flushed(key, slot, result, out));
                 }
             }
+            ToControl::Slow { key, command, took_ns, missed } => {
+                self.log_slow(now, key, &command, took_ns, missed);
+            }
             ToControl::Failed { key, command, status, location, missed } => {
                 if let Some(core) = self.core_of(key) {
+                    self.log_failed(now, key, &command, status);
                     self.target.on_command_failed(key, &command, status, location, missed);
                     self.tell(now, core, ToCore::Reported(key));
                 }
@@ -241,6 +246,35 @@ where
         };
         warn!(peer = %entry.info.peer, subnqn = name(SUBNQN_AT), hostnqn = name(HOSTNQN_AT),
             qid = entry.info.admission.qid, %status, dropped, "Connect refused");
+    }
+
+    /// Says which command a host was refused, or a disk failed.
+    fn log_failed(&mut self, now: Now, key: QueueKey, command: &[u8; 64], status: Status) {
+        let Some((entry, Names { subnqn, hostnqn, cntlid })) = self.bound(key) else { return };
+        let (peer, qid) = (entry.info.peer, entry.info.admission.qid);
+        let (subnqn, hostnqn, cntlid) = (subnqn.clone(), hostnqn.clone(), *cntlid);
+        let Some(dropped) = self.limits.failed.allow(now) else { return };
+        info!(%peer, %subnqn, %hostnqn, cntlid, qid, command = %in_words(qid, command), %status, dropped,
+            "command failed");
+    }
+
+    /// Says which command took long.
+    fn log_slow(&mut self, now: Now, key: QueueKey, command: &[u8; 64], took_ns: u64, missed: u64) {
+        let Some((entry, Names { subnqn, hostnqn, cntlid })) = self.bound(key) else { return };
+        let (peer, qid) = (entry.info.peer, entry.info.admission.qid);
+        let (subnqn, hostnqn, cntlid) = (subnqn.clone(), hostnqn.clone(), *cntlid);
+        let Some(dropped) = self.limits.slow.allow(now) else { return };
+        warn!(%peer, %subnqn, %hostnqn, cntlid, qid, command = %in_words(qid, command),
+            took_us = took_ns / 1000, missed, dropped, "slow command");
+    }
+
+    /// A queue that belongs to a controller, and what logs call it.
+    fn bound(&self, key: QueueKey) -> Option<(&Entry, &Names)> {
+        let entry = self.queues.get(key)?;
+        match &entry.phase {
+            Phase::Bound(names) => Some((entry, names)),
+            _ => None,
+        }
     }
 
     fn on_attached(&mut self, now: Now, key: QueueKey) {
@@ -379,6 +413,18 @@ where
                 }
             }
         }
+    }
+}
+
+/// A command for the log: what, and for I/O commands on which namespace, from which block.
+fn in_words(qid: u16, command: &[u8; 64]) -> String {
+    match Command::parse(command) {
+        Ok(command) if qid == 0 => AdminOpcode(command.opcode()).to_string(),
+        Ok(command) => {
+            let slba = u64::from(command.cdw10()) | u64::from(command.cdw11()) << 32;
+            format!("{} nsid {} slba {slba}", IoOpcode(command.opcode()), command.nsid())
+        }
+        Err(_) => "?".to_owned(),
     }
 }
 

@@ -133,7 +133,18 @@ impl<D: Device, B: BlockIo> Core<D, B> {
                     let took_ns = self.now_ns.saturating_sub(state.began_ns);
                     self.stats.command_latency.count(took_ns);
                     state.began_ns = 0;
+                    if took_ns > self.slow_ns {
+                        if self.told_slow {
+                            self.untold_slow += 1;
+                        } else {
+                            self.told_slow = true;
+                            let missed = std::mem::take(&mut self.untold_slow);
+                            let (key, command) = (conn.key, *conn.queue.command(slot));
+                            out.push(ToControl::Slow { key, command, took_ns, missed });
+                        }
+                    }
                 }
+                let state = conn.slot(slot);
                 state.segment = 0;
                 state.moved = 0;
                 state.push = push;

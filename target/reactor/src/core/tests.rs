@@ -48,6 +48,7 @@ impl Rig {
             max_transfer: MAX_TRANSFER,
             in_capsule: IN_CAPSULE,
             standing,
+            slow: None,
         };
         let (device, io) = (FakeDevice::new(&region), FakeIo::new(&region));
         let mut core = Core::new(config, region, device, io).unwrap();

@@ -104,7 +104,8 @@ fn receives_are_posted_before_the_control_thread_hears_of_it() {
 fn a_core_needs_room_for_the_largest_command() {
     let region = Arc::new(Region::map(1 << 20, Pages::Normal).unwrap());
     let make = |max_transfer, standing| {
-        let config = CoreConfig { index: CoreIndex(0), max_transfer, in_capsule: 0, standing };
+        let config =
+            CoreConfig { index: CoreIndex(0), max_transfer, in_capsule: 0, standing, slow: None };
         let (device, io) = (FakeDevice::new(&region), FakeIo::new(&region));
         Core::new(config, Arc::clone(&region), device, io).map(|_| ())
     };
