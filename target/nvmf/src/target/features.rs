@@ -276,9 +276,8 @@ impl Target {
             }
             FeatureId::VOLATILE_WRITE_CACHE => {
                 let off = value & VWC_ENABLE == 0;
-                let was_off = features.settings.write_through();
                 features.settings.set_write_through(off);
-                if off && !was_off {
+                if off {
                     return self.flush_first(key, slot, command, After::CacheOff, out);
                 }
             }

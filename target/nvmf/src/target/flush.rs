@@ -92,7 +92,8 @@ impl Controller {
             }
             // A reset came between.
             After::Shutdown => {}
-            After::CacheOff => self.features.settings.set_write_through(durable),
+            After::CacheOff if durable => {}
+            After::CacheOff => self.features.settings.set_write_through(false),
         }
     }
 }

@@ -132,3 +132,26 @@ fn turning_the_write_cache_off_makes_writes_durable_and_flushes_what_was_written
     assert_eq!(bench.answer(queue, slot), Some(logged(StatusCode::WRITE_FAULT)));
     assert!(!settings.write_through());
 }
+
+#[test]
+fn a_write_cache_that_is_turned_on_again_before_it_was_emptied_stays_on() {
+    let mut bench = Bench::new();
+    let (queue, _) = bench.ready();
+    let fid = FeatureId::VOLATILE_WRITE_CACHE;
+    let set = |value| {
+        let set = SetFeatures { nsid: 0, fid, save: false, cdw11: value, cdw12: 0, uuid_index: 0 };
+        set.to_command(1, SglDescriptor::NO_DATA)
+    };
+    let first = bench.feed(queue, &set(0), &[]);
+    // Off is only told once everything is durable, however often it is asked for.
+    let second = bench.feed(queue, &set(0), &[]);
+    assert_eq!(asked(&mut bench).len(), 2);
+    assert_eq!(bench.run(queue, &set(1), &[]), Outcome::ok());
+    for slot in [first, second] {
+        done(&mut bench, queue, slot, Ok(()));
+        assert_eq!(bench.answer(queue, slot), Some(Outcome::ok()));
+    }
+    let get = GetFeatures { nsid: 0, fid, sel: FeatureSelect::CURRENT, cdw11: 0, uuid_index: 0 };
+    let get = get.to_command(1, SglDescriptor::NO_DATA);
+    assert_eq!(bench.run(queue, &get, &[]), Outcome::result(1));
+}
