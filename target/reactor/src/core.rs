@@ -573,7 +573,9 @@ impl<D: Device, B: BlockIo> Core<D, B> {
     /// Forgets a backing that is to be removed, once nothing is in flight on it.
     fn finish_removal(&mut self, at: u16, out: &mut Vec<ToControl<D::Endpoint>>) {
         let entry = &mut self.backings[usize::from(at)];
-        if let Some(BackingUse { id, in_flight: 0, removing: true, .. }) = *entry {
+        if let Some(BackingUse { id, in_flight: 0, removing: true, .. }) = *entry
+            && !self.claims.uses(id.0)
+        {
             *entry = None;
             self.backing_at[id.0 as usize] = NONE;
             self.io.remove(id);

@@ -191,7 +191,7 @@ impl Queue {
         let extent = match self.extent(&self.entry(slot).command) {
             Ok(extent) => extent,
             Err(status) => {
-                self.end_pair(slot, status, status, out);
+                self.refuse(slot, status, out);
                 return;
             }
         };
@@ -212,6 +212,19 @@ impl Queue {
             self.unexpected("a claim", entry.state);
             return;
         };
+        match self.extent(&entry.command) {
+            Ok(extent) if extent.backing == entry.progress.source => {}
+            // Another disk has taken the place of the one that was claimed.
+            Ok(_) => {
+                self.unclaim(slot, out);
+                self.claim(slot, out);
+                return;
+            }
+            Err(status) => {
+                self.refuse(slot, status, out);
+                return;
+            }
+        }
         let durable = BlockCommand::from_command(&self.entry(first).command).flags;
         if durable.contains(BlockFlags::FORCE_UNIT_ACCESS) {
             self.ask_pair_io(slot, Step::FlushBeforeRead, IoKind::Flush, 0, out);
@@ -223,7 +236,10 @@ impl Queue {
     /// An operation of a pair before its write has succeeded.
     pub(super) fn pair_goes_on(&mut self, slot: Slot, step: Step, out: &mut Vec<Action>) {
         if step == Step::FlushBeforeRead {
-            self.read_claimed(slot, out);
+            match self.still_fits(slot) {
+                Ok(()) => self.read_claimed(slot, out),
+                Err(status) => self.refuse(slot, status, out),
+            }
             return;
         }
         let len = self.entry(slot).len;
@@ -242,6 +258,10 @@ impl Queue {
         if difference.is_some() {
             let status = StatusCode::COMPARE_FAILURE.with_dnr();
             self.end_pair(slot, status, failed_by(status), out);
+            return;
+        }
+        if let Err(status) = self.still_fits(slot) {
+            self.end_pair(slot, Status::SUCCESS, status, out);
             return;
         }
         let flags = BlockCommand::from_command(&self.entry(slot).command).flags;
@@ -290,6 +310,11 @@ impl Queue {
                 false => self.fail(slot, status, out),
             }
         }
+    }
+
+    /// Whether the namespace still takes the Write: it may have changed since the last look.
+    fn still_fits(&self, slot: Slot) -> Result<(), Status> {
+        self.extent(&self.entry(slot).command).map(drop)
     }
 
     fn read_claimed(&mut self, slot: Slot, out: &mut Vec<Action>) {

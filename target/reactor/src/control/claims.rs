@@ -1,13 +1,14 @@
 //! Who may have which range of a backing to itself: the claims of fused pairs on all cores.
 //!
 //! Claims are granted in the order in which they came, as far as they overlap. One that may go ahead
-//! is made known to every data core; when all of them are quiet there, it is granted, and when its
-//! owner lets go, every core is told, and those behind it go on. Core 0 serves no I/O and has no say.
+//! is made known to every core, the control thread's own among them, which serves I/O where there is
+//! no other. When all of them are quiet there, it is granted; when its owner lets go, every core is
+//! told, and those behind it go on.
 
 use super::Control;
 use crate::mail::{ClaimId, Range, ToCore};
 use backing::BlockIo;
-use rdma::{ConnectionManager, CoreIndex, Device, Now};
+use rdma::{ConnectionManager, Device, Now};
 use std::collections::VecDeque;
 
 /// How far a claim is.
@@ -42,7 +43,6 @@ pub(super) enum Step {
 /// All claims.
 #[derive(Debug, Default)]
 pub(super) struct Claims {
-    /// Data cores.
     cores: u16,
     /// In the order in which they were asked for; at most one for each fused pair under way.
     line: VecDeque<Claim>,
@@ -50,7 +50,7 @@ pub(super) struct Claims {
 }
 
 impl Claims {
-    /// None, for so many data cores.
+    /// None, for so many cores.
     pub(super) fn new(cores: u16) -> Claims {
         Claims { cores, ..Claims::default() }
     }
@@ -114,13 +114,13 @@ where
             match step {
                 Step::Grant(id) => self.tell(now, id.core, ToCore::Granted(id)),
                 Step::Claim(id, range) => {
-                    for core in 1..=self.config.data_cores {
-                        self.tell(now, CoreIndex(core), ToCore::Claim(id, range));
+                    for core in self.cores() {
+                        self.tell(now, core, ToCore::Claim(id, range));
                     }
                 }
                 Step::End(id) => {
-                    for core in 1..=self.config.data_cores {
-                        self.tell(now, CoreIndex(core), ToCore::Unclaim(id));
+                    for core in self.cores() {
+                        self.tell(now, core, ToCore::Unclaim(id));
                     }
                 }
             }

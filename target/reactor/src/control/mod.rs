@@ -154,7 +154,7 @@ where
             queues: Queues::default(),
             listeners: BTreeMap::new(),
             removing: BTreeMap::new(),
-            claims: Claims::new(config.data_cores),
+            claims: Claims::new(config.data_cores + 1),
             stopping: Stopping::No,
             limits: Limits {
                 rejected: LogLimit::new(),

@@ -83,7 +83,7 @@ impl<D: Device, B: BlockIo> Core<D, B> {
             }
             Action::Io { slot, io } => {
                 conn.slot(slot).begin(self.now_ns);
-                self.submit(now, c, slot, io);
+                self.submit(now, c, slot, io, false);
             }
             Action::Claim { slot, backing, offset, len } => {
                 let range = Range { backing, start: offset, end: offset + len };
@@ -162,8 +162,8 @@ impl<D: Device, B: BlockIo> Core<D, B> {
     }
 
     /// Hands an operation to storage, or fails it when its backing is not (or no longer) there. It
-    /// waits while a fused pair has its blocks.
-    pub(super) fn submit(&mut self, now: Now, c: u16, slot: Slot, mut io: Io) {
+    /// waits while a fused pair has its blocks, and is then `resumed`: its backing has stayed for it.
+    pub(super) fn submit(&mut self, now: Now, c: u16, slot: Slot, mut io: Io, resumed: bool) {
         let touches = Range { backing: io.backing, start: io.offset, end: io.offset + io.len };
         if self.claims.any() && self.claims.holds_back(c, slot, &io, &touches) {
             self.stats.claim_waits += 1;
@@ -178,7 +178,8 @@ impl<D: Device, B: BlockIo> Core<D, B> {
         let conn = self.conns[usize::from(c)].as_deref_mut().expect("a connection that is here");
         let backing = at.and_then(|at| {
             let backing = self.backings[usize::from(at)].as_mut()?;
-            (!backing.removing).then_some((at, backing))
+            let stays = !backing.removing || resumed || self.claims.uses(io.backing.0);
+            stays.then_some((at, backing))
         });
         let Some((at, backing)) = backing else {
             self.stats.io_errors += 1;

@@ -107,6 +107,13 @@ impl Claims {
         }
     }
 
+    /// Whether a backing has claimed ranges, or operations that wait for the end of claims: it stays
+    /// as long.
+    pub(super) fn uses(&self, id: u32) -> bool {
+        let claimed = self.active.iter().any(|claim| claim.range.backing.0 == id);
+        claimed || self.held_back.iter().any(|held| held.io.backing.0 == id)
+    }
+
     /// Operations held back.
     pub(super) fn held_back(&self) -> usize {
         self.held_back.len()
@@ -163,10 +170,18 @@ impl<D: Device, B: BlockIo> Core<D, B> {
         // Each is tried once; one that another claim covers goes to the end of the line again.
         for _ in 0..self.claims.held_back.len() {
             let Some(HeldBack { at: (c, slot), io }) = self.claims.held_back.pop_front() else {
-                return;
+                break;
             };
-            self.submit(now, c, slot, io);
+            self.submit(now, c, slot, io, true);
             self.carry_out(now, c, out);
+        }
+        self.finish_removals(out);
+    }
+
+    /// Forgets the backings that are to be removed and that claims kept.
+    fn finish_removals(&mut self, out: &mut Vec<ToControl<D::Endpoint>>) {
+        for at in 0..self.backings.len() as u16 {
+            self.finish_removal(at, out);
         }
     }
 
@@ -191,5 +206,6 @@ impl<D: Device, B: BlockIo> Core<D, B> {
             conn.queue.on_io_done(slot, exec_status(Err(IoError::Gone)), actions);
             self.carry_out(now, c, out);
         }
+        self.finish_removals(out);
     }
 }

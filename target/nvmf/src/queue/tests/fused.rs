@@ -317,7 +317,7 @@ fn a_namespace_that_goes_while_a_pair_waits_ends_both() {
     gone.namespaces.clear();
     rig.queue.on_publish(&Arc::new(gone));
     let invalid = status(StatusCode::INVALID_NAMESPACE_OR_FORMAT);
-    assert_eq!(rig.pulled(S1), both(invalid, invalid));
+    assert_eq!(rig.pulled(S1), both(status(FAILED), invalid));
 }
 
 /// The view in which namespace 1 is another thing than it was.

@@ -2,6 +2,7 @@
 
 use super::*;
 use nvmf::BackingRef;
+use rdma::CoreIndex;
 
 fn id(number: u64) -> ClaimId {
     ClaimId { core: CoreIndex(1), number }

@@ -159,3 +159,18 @@ fn a_pair_whose_disk_hangs_keeps_its_claim_past_its_connection() {
     assert!(matches!(rig.told()[..], [ToControl::Unclaim(ID)]));
     assert!(rig.core.is_idle());
 }
+
+#[test]
+fn a_disk_that_is_removed_stays_for_what_waits_for_a_claim() {
+    let mut rig = Rig::serving(LIMITS);
+    rig.tell(ToCore::Claim(THEIRS, range(1)));
+    rig.capsule(&read(1, 512), &[]);
+    rig.told();
+    rig.tell(ToCore::RemoveBacking(BACKING));
+    assert_eq!(rig.told().len(), 0);
+    rig.tell(ToCore::Unclaim(THEIRS));
+    assert_eq!(rig.requests(), [READ]);
+    let posted = rig.io_done();
+    assert!(rig.completion(&posted.last().unwrap().1).status.is_success());
+    assert!(matches!(rig.told()[..], [ToControl::BackingRemoved(BACKING)]));
+}
