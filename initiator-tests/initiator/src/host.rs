@@ -286,6 +286,13 @@ impl<C: Connector, D: HostDevice<Endpoint = C::Endpoint>> Host<C, D> {
         self.send(qid, command, data, Owner::User(token), None)
     }
 
+    /// How many commands queue `qid` takes now.
+    pub fn room(&self, qid: u16) -> usize {
+        let link = self.links.get(usize::from(qid)).and_then(Option::as_ref);
+        let link = link.filter(|link| link.state == LinkState::Up && self.state == HostState::Live);
+        link.map_or(0, |link| link.queue.room())
+    }
+
     /// Sends a message that need not be a capsule at all on queue `qid`. What the target answers
     /// is reported as a [`Violation`] unless it fits a command outstanding.
     ///

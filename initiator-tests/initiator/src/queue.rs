@@ -145,9 +145,15 @@ impl<T> HostQueue<T> {
 
     /// Whether another command may be sent.
     pub fn has_room(&self) -> bool {
+        self.room() > 0
+    }
+
+    /// How many more commands may be sent.
+    pub fn room(&self) -> usize {
         let by_head = self.flow_control && self.shape.pace == Pace::Head;
-        !self.free.is_empty()
-            && (!by_head || self.tail - self.head < u64::from(self.shape.entries) - 1)
+        let entries = u64::from(self.shape.entries) - 1;
+        let by_head = by_head.then(|| entries.saturating_sub(self.tail - self.head) as usize);
+        self.free.len().min(by_head.unwrap_or(usize::MAX))
     }
 
     /// Takes an identifier for a command that is sent now; `None` when there is no

@@ -4,6 +4,7 @@ mod ask;
 mod judge;
 mod news;
 mod offer;
+mod pair;
 
 pub use offer::{Moment, Offer, Offers};
 
@@ -15,7 +16,7 @@ use news::News;
 use nvme_spec_types::{Completion, StatusCode};
 use rdma::Now;
 use region::Span;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 /// The namespace that comes and goes, and is not in the model.
@@ -58,6 +59,8 @@ pub struct Shared {
     pub offers: Vec<Offers>,
     /// When which namespace came, went or changed.
     pub changes: Vec<(Moment, u32)>,
+    /// What pairs took away, by disk, block and stamp, since the last power cut.
+    pub taken: BTreeSet<(usize, u64, u64)>,
     /// Who may or might not use the subsystem, and from when to when.
     pub bans: Vec<Ban>,
     /// Whether nothing but the configuration costs a guest its connections.
@@ -97,6 +100,16 @@ enum Kind {
     Read,
     /// With the stamp that it compares to.
     Compare(u64),
+    /// The Compare of a fused pair: with its stamp, and the token of its Write.
+    First {
+        stamp: u64,
+        second: u64,
+    },
+    /// The Write of a fused pair: how its Compare has ended.
+    Second {
+        compared: Option<bool>,
+    },
+    Verify,
     WriteZeroes,
     Deallocate,
     Flush,
@@ -122,7 +135,8 @@ impl Kind {
 
     /// Whether it changes blocks, and so needs a namespace that may be written.
     fn writes(&self) -> bool {
-        matches!(self, Kind::Write | Kind::WriteZeroes | Kind::Deallocate)
+        let zeroes = matches!(self, Kind::WriteZeroes | Kind::Deallocate);
+        zeroes || matches!(self, Kind::Write | Kind::Second { .. })
     }
 }
 

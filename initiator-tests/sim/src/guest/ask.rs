@@ -33,8 +33,10 @@ impl Guest {
             40..=74 => Kind::Read,
             75..=79 => Kind::Compare(0),
             80..=84 => Kind::WriteZeroes,
-            85..=88 => Kind::Deallocate,
-            89..=93 => return self.flush(shared, volume),
+            85..=86 => Kind::Deallocate,
+            87..=88 => return self.pair(shared, volume),
+            89 => return self.verify(shared, volume, lba, blocks),
+            90..=93 => return self.flush(shared, volume),
             94..=96 => return self.wrong(shared, volume),
             _ => return self.abort(shared),
         };
@@ -75,7 +77,7 @@ impl Guest {
         }
     }
 
-    fn put(&mut self, spans: &[Span], bytes: &[u8]) {
+    pub(super) fn put(&mut self, spans: &[Span], bytes: &[u8]) {
         let mut at = 0;
         for &span in spans {
             let end = at + span.len() as usize;
@@ -327,6 +329,23 @@ impl Guest {
         let admin = matches!(kind, Kind::Abort(_) | Kind::Admin | Kind::Changed);
         let queues = u64::from(self.host.io_queues()).max(1);
         let qid = if admin { 0 } else { self.rng.range(1, queues) as u16 };
+        self.submit_on(qid, shared, token, command, data, kind, volume, lba, blocks, spans)
+    }
+
+    #[allow(clippy::too_many_arguments)] // the parts of one record
+    pub(super) fn submit_on(
+        &mut self,
+        qid: u16,
+        shared: &mut Shared,
+        token: u64,
+        command: Command,
+        data: Payload,
+        kind: Kind,
+        volume: usize,
+        lba: u64,
+        blocks: u64,
+        spans: Vec<Span>,
+    ) -> bool {
         match self.host.submit(qid, Request { command, data, token }) {
             Ok(cid) => {
                 let (abort_asked, abort_claimed) = (false, false);

@@ -103,6 +103,41 @@ impl Guest {
                 };
                 shared.checker.write_ended(token, ending);
             }
+            &Kind::First { stamp, second } => {
+                let lbas = op.lba..op.lba + op.blocks;
+                let may = lbas.clone().all(|l| shared.checker.may_read(token, disk, l, stamp));
+                let must = lbas.clone().all(|l| shared.checker.must_read(token, disk, l, stamp));
+                shared.checker.end(token);
+                self.check_first(completion, second, shared, (disk, lbas, stamp))?;
+                if good && !may {
+                    return Err("a pair compared equal to what cannot be there".into());
+                }
+                if code == StatusCode::COMPARE_FAILURE {
+                    return match must {
+                        true => Err("a pair differs from what must be there".into()),
+                        false => Ok(()),
+                    };
+                }
+                // Its Write was refused.
+                let writable = |offer: Offer| offer.takes(op.lba + op.blocks, true);
+                let refused = !shared.offers[op.volume].since(op.issued).all(writable);
+                if code == StatusCode::ABORTED_FAILED_FUSED && refused {
+                    return Ok(());
+                }
+            }
+            Kind::Second { compared } => {
+                let ending = match code {
+                    StatusCode::SUCCESS => Ending::Success,
+                    StatusCode::ABORTED_FAILED_FUSED => Ending::Refused,
+                    _ if unfit => Ending::Refused,
+                    _ => Ending::Failure,
+                };
+                shared.checker.write_ended(token, ending);
+                Guest::check_second(*compared, code)?;
+                if code == StatusCode::ABORTED_FAILED_FUSED {
+                    return Ok(());
+                }
+            }
             Kind::Flush if good => shared.checker.flushed(token, &[disk]),
             Kind::FlushAll if good => {
                 // Of those that were there all the time.
