@@ -186,6 +186,8 @@ pub struct Guest {
     rng: Rng,
     /// When its controller, or its attempt to get one, began.
     trying_since: Moment,
+    /// When its controller came into use.
+    live_since: Moment,
     news: News,
     ops: BTreeMap<u64, Op>,
     /// It does not move from the one to the other.
@@ -213,6 +215,7 @@ impl Guest {
             name: format!("host {number}"),
             number,
             trying_since: 0,
+            live_since: 0,
             news: News::default(),
             config,
             rng,
@@ -366,7 +369,8 @@ impl Guest {
             HostEvent::Live => {
                 self.check_admission(shared);
                 self.check_namespaces(shared);
-                self.news.begin(self.trying_since, shared.tick());
+                self.live_since = shared.tick();
+                self.news.begin(self.trying_since, self.live_since);
             }
             HostEvent::Down(reason) => {
                 self.check_loss(&reason, shared);

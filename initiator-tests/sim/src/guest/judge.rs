@@ -17,7 +17,8 @@ impl Guest {
 
     /// Whether a request was made on connections that had been ended by a ban.
     fn was_cut_off(&self, ban: &Ban, op: &Op) -> bool {
-        let during = ban.guest == self.number && ban.since > self.trying_since;
+        // One before that may have been lifted before the host came.
+        let during = ban.guest == self.number && ban.since > self.live_since;
         during && ban.settled.is_some_and(|settled| settled < op.issued)
     }
 
