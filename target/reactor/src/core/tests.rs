@@ -8,6 +8,7 @@ mod flow;
 mod limits;
 mod memory;
 mod soak;
+mod times;
 
 use super::*;
 use crate::mail::QueueParams;
