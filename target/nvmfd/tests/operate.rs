@@ -342,3 +342,13 @@ fn slow_and_failed_commands_are_told() {
     let failed = log.lines().find(|line| line.contains("command failed")).unwrap();
     assert!(failed.contains("command=Read nsid 1 slba 3") && failed.contains("qid=1"), "{failed}");
 }
+
+#[test]
+fn a_daemon_that_ends_takes_its_socket_along() {
+    let daemon = Daemon::start(&subsystem(A, &ram("1MiB")));
+    assert!(daemon.path("a.sock").exists());
+    daemon.signal("-TERM");
+    daemon.wait_for("stopped");
+    assert!(!daemon.path("a.sock").exists());
+    assert!(daemon.refuse(&["status"]).contains("is it running?"));
+}

@@ -178,7 +178,7 @@ fn serve_with<P: Provider, M: MakeIo>(
     let doors = offer(&mut control, clock, &start.config, &disks)?;
     let (orders, desk) = desk(doors).context("cannot make a mailbox")?;
     let (events, outlets) = (start.events.clone(), std::mem::take(&mut start.outlets));
-    let socket = outlets.control.as_ref().map(|control| control.path.display().to_string());
+    let socket = outlets.control.as_ref().map(|control| control.path.clone());
     let operator = Operator::new(start, disks, orders, meters);
     let ids = operator.ids();
     let reload = operate(operator, events, outlets)?;
@@ -187,12 +187,16 @@ fn serve_with<P: Provider, M: MakeIo>(
         version = env!("CARGO_PKG_VERSION"),
         commit = env!("NVMFD_COMMIT"),
         data_cores = tuning.data_cores,
-        control = socket.unwrap_or_else(|| "none".to_owned()),
+        control = %socket.as_ref().map_or_else(|| "none".into(), |path| path.to_string_lossy()),
         "starting"
     );
     let mut daemon = Daemon::new(signals, clock.now(), desk, ids, reload);
     // The control thread sleeps whenever it can: nothing on it is counted in microseconds.
     run_control(clock, PollMode::Interrupt, &mut control, &inbox, &posts, &mut daemon);
+    if let Some(path) = &socket {
+        // Its lock stays: taking that away too could give two daemons one each.
+        let _ = std::fs::remove_file(path);
+    }
 
     for post in &posts {
         post.send(ToCore::Stop);
