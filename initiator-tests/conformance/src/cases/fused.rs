@@ -10,7 +10,7 @@ pub(super) const CASES: &[Case] = cases![
     halves_without_each_other_are_aborted,
     a_refused_half_takes_the_other_with_it,
     halves_on_different_blocks_are_invalid,
-    counters_raised_by_pairs_from_two_queues_end_exact,
+    counters_raised_by_pairs_from_four_queues_end_exact,
 ];
 
 /// A case of one session with a usual target, where it offers fused Compare and Write.
@@ -112,24 +112,25 @@ fn halves_on_different_blocks_are_invalid(place: &dyn Place) {
     });
 }
 
-fn counters_raised_by_pairs_from_two_queues_end_exact(place: &dyn Place) {
+fn counters_raised_by_pairs_from_four_queues_end_exact(place: &dyn Place) {
     const ROUNDS: u8 = 60;
     where_offered(place, |s| {
         let len = s.block_len;
         s.fill_blocks(0, 1, 0);
-        let queues = [s.io, s.join(2).expect("a second queue")];
+        let further = [2, 3, 4].map(|qid| s.join(qid).expect("a further queue"));
+        let queues = [s.io, further[0], further[1], further[2]];
         // What each queue believes to be there, and how often it has raised it.
-        let mut believed = [0u8; 2];
+        let mut believed = [0u8; 4];
         let mut raised = 0u8;
         let buffers = queues.map(|queue| [0; 2].map(|_| s.client.buffer(queue, len, 0)));
         while raised < ROUNDS {
-            for at in 0..2 {
+            for at in 0..4 {
                 s.client.write(buffers[at][0], &vec![believed[at]; len as usize]);
                 s.client.write(buffers[at][1], &vec![believed[at] + 1; len as usize]);
                 let pair = commands::compare_and_write(1, 0, 1);
                 send(s, queues[at], [FIRST, SECOND], pair, buffers[at]);
             }
-            for at in 0..2 {
+            for at in 0..4 {
                 let both = [s.client.completion(queues[at]), s.client.completion(queues[at])];
                 if both.iter().all(|completion| completion.status.is_success()) {
                     raised += 1;
