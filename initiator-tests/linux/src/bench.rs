@@ -55,8 +55,11 @@ pub fn run(mut options: Options, plan: &Plan) -> Result<Table> {
         ("BENCH_TARGETS".to_owned(), targets.join(",")),
     ];
     let uml = options.boot.kind() == MachineKind::Uml;
-    let setup =
-        Setup { topology: plan.topology.clone(), cpus: if uml { 1 } else { 2 }, nvme_disk: false };
+    let setup = Setup {
+        topology: plan.topology.clone(),
+        cpus: if uml { 1 } else { 2 },
+        ..Setup::default()
+    };
     let script = options.package.join("scripts/bench.sh");
     Table::parse(&run_script(&options, &setup, &script)?)
 }

@@ -17,6 +17,8 @@
 //! - `cpus`: processors the machine must have (default 2; `uml` has one);
 //! - `programs`: test programs of this repository that it calls from `$WORK/bin`;
 //! - `disk`: `nvme` gives the machine an NVMe disk of QEMU's (`qemu` only);
+//! - `multipath`: `off` lets the host keep its connections to one subsystem
+//!   apart, each with disks of its own: as if it were several hosts;
 //! - `core`: belongs to the subset run on further kernels.
 
 use std::fs;
@@ -55,6 +57,14 @@ pub struct Setup {
     pub cpus: u32,
     /// An NVMe disk of the machine's own.
     pub nvme_disk: bool,
+    /// The host joins its connections to one subsystem into one disk.
+    pub multipath: bool,
+}
+
+impl Default for Setup {
+    fn default() -> Self {
+        Self { topology: "veth".to_owned(), cpus: 2, nvme_disk: false, multipath: true }
+    }
 }
 
 impl Setup {
@@ -87,6 +97,8 @@ pub struct Case {
     pub cpus: u32,
     /// Needs an NVMe disk in the machine.
     pub nvme_disk: bool,
+    /// Needs a host that joins paths.
+    pub multipath: bool,
     /// Test programs of this repository that it calls.
     pub programs: Vec<String>,
     /// Part of the core subset.
@@ -118,6 +130,7 @@ impl Case {
             seconds: 60,
             cpus: 2,
             nvme_disk: false,
+            multipath: true,
             programs: Vec::new(),
             core: false,
         };
@@ -131,6 +144,7 @@ impl Case {
                 "seconds" => case.seconds = value.trim().parse()?,
                 "cpus" => case.cpus = value.trim().parse()?,
                 "disk" => case.nvme_disk = value.trim() == "nvme",
+                "multipath" => case.multipath = value.trim() != "off",
                 "programs" => case.programs = words(value),
                 "core" => case.core = true,
                 _ if case.summary.is_empty() => line.clone_into(&mut case.summary),
@@ -173,6 +187,7 @@ impl Case {
                 topology: (*topology).to_owned(),
                 cpus: if machine == MachineKind::Uml { 1 } else { self.cpus },
                 nvme_disk: self.nvme_disk,
+                multipath: self.multipath,
             })
             .collect()
     }
@@ -215,6 +230,16 @@ mod tests {
         assert_eq!((case.seconds, case.cpus, case.core), (9, 2, true));
         let on = |machine| case.setups(machine, TargetKind::Nvmet, Provider::Verbs).len();
         assert_eq!((on(MachineKind::Qemu), on(MachineKind::Uml)), (1, 2));
+    }
+
+    #[test]
+    fn a_case_with_several_hosts_has_a_machine_of_its_own_kind() {
+        let setup = |text: &str| {
+            let case = parse(text).unwrap();
+            case.setups(MachineKind::Uml, TargetKind::Nvmfd, Provider::Verbs).remove(0)
+        };
+        assert!(setup("#: shows a thing\n").multipath);
+        assert!(!setup("#: shows a thing\n#: multipath off\n").multipath);
     }
 
     #[test]

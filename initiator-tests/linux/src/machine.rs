@@ -70,6 +70,8 @@ pub(crate) struct Machine {
 
 /// Memory of a guest. It is taken as it is used.
 const MEMORY_MIB: u32 = 2560;
+/// The kernel parameter of a host that does not join paths.
+const NO_MULTIPATH: &str = "nvme_core.multipath=N";
 
 impl Machine {
     /// Boots a machine over `work`, an existing folder with what
@@ -79,7 +81,7 @@ impl Machine {
         let outside = if setup.target_outside() { Some(Outside::start(work)?) } else { None };
         let (mut command, scratch) = match boot {
             Boot::Qemu(kernel) => (qemu(kernel, setup, work, outside.as_ref())?, None),
-            Boot::Uml(kernel) => uml(kernel, work, outside.as_ref())?,
+            Boot::Uml(kernel) => uml(kernel, setup, work, outside.as_ref())?,
         };
         let mut child = command
             .stdin(Stdio::null())
@@ -168,6 +170,9 @@ fn qemu(kernel: &Kernel, setup: &Setup, work: &Path, outside: Option<&Outside>) 
         work.display(),
         kernel.dir.join("lib/modules").display(),
     );
+    if !setup.multipath {
+        line = format!("{line} {NO_MULTIPATH}");
+    }
     if !kvm {
         line += &format!(" tsc_early_khz={} tsc=reliable no_timer_check", tsc_khz()?);
     }
@@ -276,6 +281,7 @@ fn tsc_khz() -> Result<String> {
 
 fn uml(
     kernel: &Path,
+    setup: &Setup,
     work: &Path,
     outside: Option<&Outside>,
 ) -> Result<(Command, Option<PathBuf>)> {
@@ -304,6 +310,9 @@ fn uml(
         command.arg(format!(
             "vec0:transport=tap,ifname={INTERFACE},depth=128,gro=0,mtu={LARGEST_MTU}"
         ));
+    }
+    if !setup.multipath {
+        command.arg(NO_MULTIPATH);
     }
     command.arg(format!("mem={MEMORY_MIB}M"));
     command.arg(format!("init={}", work.join("guest/boot-uml.sh").display()));

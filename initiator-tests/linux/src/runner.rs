@@ -2,8 +2,9 @@
 //!
 //! Cases with the same setup run in one machine, one after the other. A failed
 //! case, and a machine that dies or goes silent, ends that machine; those still
-//! to come get a new one. What a failed case left behind is moved to
-//! `linux/<machine>-<target>/<case>@<topology>/` below the build folder.
+//! to come get a new one. What a failed case left behind, and what any case wrote
+//! to `$OUT/keep`, is moved to `linux/<machine>-<target>/<case>@<topology>/` below
+//! the build folder.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -63,7 +64,7 @@ pub struct CaseResult {
     pub verdict: Verdict,
     /// Seconds on the guest's clock; 0 when not known.
     pub seconds: f64,
-    /// Where its output is kept, when it failed.
+    /// Where its output is kept, when it failed or wrote something to be kept.
     pub kept: Option<PathBuf>,
 }
 
@@ -312,7 +313,7 @@ impl WorkFolder {
         Ok(work)
     }
 
-    /// Makes a result; the leavings of a failed case are moved to where they are kept.
+    /// Makes a result; what is to be kept of a case's leavings is moved to where it is kept.
     fn judge(
         &self,
         options: &Options,
@@ -330,21 +331,28 @@ impl WorkFolder {
         // Leftovers of an earlier run would mislead; a missing folder is fine.
         let _ = fs::remove_dir_all(&kept);
         let failed = matches!(verdict, Verdict::Failed(_));
-        if failed && fs::create_dir_all(&kept).is_ok() {
-            let from = self.0.join("out").join(name);
-            let files = fs::read_dir(&from).into_iter().flatten().flatten();
-            let files = files.map(|entry| entry.path()).chain(
+        let from = self.0.join("out").join(name);
+        let mut files = files_of(&from.join("keep"));
+        if failed {
+            files.extend(files_of(&from));
+            files.extend(
                 ["console.log", "machine.err", "out/topology.log", "out/outside.err"]
-                    .map(|f| self.0.join(f)),
+                    .map(|file| self.0.join(file)),
             );
-            for file in files {
-                if let Some(base) = file.file_name() {
-                    let _ = fs::copy(&file, kept.join(base));
-                }
+        }
+        let keep = !files.is_empty() && fs::create_dir_all(&kept).is_ok();
+        for file in files.iter().filter(|_| keep) {
+            if let Some(base) = file.file_name() {
+                let _ = fs::copy(file, kept.join(base));
             }
         }
-        CaseResult { name: full, verdict, seconds, kept: failed.then_some(kept) }
+        CaseResult { name: full, verdict, seconds, kept: keep.then_some(kept) }
     }
+}
+
+/// The files of a folder, none when there is no such folder.
+fn files_of(folder: &Path) -> Vec<PathBuf> {
+    fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.path()).collect()
 }
 
 impl Drop for WorkFolder {

@@ -169,12 +169,12 @@ fn print_result(result: &CaseResult) {
     match verdict {
         Verdict::Passed => println!("  passed  {name:<32} {seconds:>6.1} s"),
         Verdict::Skipped(why) => println!("  skipped {name:<32} {why}"),
-        Verdict::Failed(why) => {
-            println!("  FAILED  {name:<32} {seconds:>6.1} s  {why}");
-            if let Some(kept) = kept {
-                println!("          logs: {}", kept.display());
-            }
-        }
+        Verdict::Failed(why) => println!("  FAILED  {name:<32} {seconds:>6.1} s  {why}"),
+    }
+    match (verdict, kept) {
+        (Verdict::Failed(_), Some(kept)) => println!("          logs: {}", kept.display()),
+        (_, Some(kept)) => println!("          kept: {}", kept.display()),
+        (_, None) => {}
     }
 }
 
@@ -308,7 +308,7 @@ pub(crate) fn demo(args: &DemoArgs) -> Result<bool> {
     };
     let options = script_options(args.machine.boot()?, target, daemon)?;
     println!("booting {} ...", options.boot.label());
-    let setup = Setup { topology: "veth".to_owned(), cpus: 2, nvme_disk: false };
+    let setup = Setup::default();
     let script = options.package.join("scripts/demo.sh");
     print!("{}", linux_host::run_script(&options, &setup, &script)?);
     Ok(true)
