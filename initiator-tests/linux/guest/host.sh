@@ -29,6 +29,50 @@ host_find() {
     [ -n "$CTRL" ] && [ -b "$DEV" ]
 }
 
+# host_disks: the names of the disks of NQN.
+host_disks() {
+    local entry hidden nqn
+    for entry in /sys/block/nvme*n*; do
+        read -r hidden 2>/dev/null <"$entry/hidden" && [ "$hidden" = 0 ] || continue
+        read -r nqn 2>/dev/null <"$entry/device/subsysnqn" || continue
+        [ "$nqn" != "$NQN" ] || echo "${entry##*/}"
+    done
+}
+# host_disk NSID: sets DEV to the disk of this namespace. The number in a disk's name
+# is another one: newer kernels look at namespaces in no order.
+host_disk() {
+    local disk nsid
+    for disk in $(host_disks); do
+        read -r nsid <"/sys/block/$disk/nsid"
+        [ "$nsid" != "$1" ] || { DEV=/dev/$disk && [ -b "$DEV" ] && return 0; }
+    done
+    return 1
+}
+host_has_disks() { [ "$(host_disks | wc -l)" = "$1" ]; }
+
+# host_connect_as HOSTNQN HOSTID [options]: as host_connect, under another name, and DEV is the
+# disk of namespace 1; for cases with multipath off, where it has disks of its own.
+host_connect_as() {
+    local name=$1 id=$2
+    shift 2
+    # Some versions of nvme-cli take it for the same host.
+    nvme connect -t rdma -a "$TARGET_ADDR" -s 4420 -w "$HOST_ADDR" -n "$NQN" -q "$name" -I "$id" \
+        --duplicate-connect --reconnect-delay 1 --ctrl-loss-tmo 120 "$@"
+    until_true 10 host_find_as "$name" || fail "no block device came after connecting as $name"
+    say "connected as $name: $CTRL, $DEV"
+}
+host_find_as() {
+    local entry
+    CTRL='' DEV=''
+    for entry in /sys/class/nvme/nvme*; do
+        [ "$(cat "$entry/subsysnqn" "$entry/hostnqn" 2>/dev/null)" != "$NQN"$'\n'"$1" ] || CTRL=${entry##*/}
+    done
+    for entry in "/sys/class/nvme/$CTRL/$CTRL"n*; do
+        [ "$(cat "$entry/nsid" 2>/dev/null)" != 1 ] || DEV=/dev/${entry##*/}
+    done
+    [ -b "$DEV" ]
+}
+
 host_disconnect() {
     nvme disconnect -n "$NQN" | grep -q 'disconnected 1 controller' || fail "disconnect found no controller"
     ! host_find || fail "the device is still there after disconnecting"
@@ -36,6 +80,9 @@ host_disconnect() {
 
 host_state() { cat "/sys/class/nvme/$CTRL/state"; }
 host_is() { [ "$(host_state)" = "$1" ]; }
+
+# recoveries: how often the host gave up on a command or a connection in this case.
+recoveries() { dmesg | grep -cE 'nvme.*(timeout|error recovery|[Rr]econnect)' || true; }
 
 # load_run NAME fio-options...: runs fio on DEV; its errors and mismatches fail the case.
 load_run() {

@@ -9,6 +9,7 @@ work=$1 export WORK=$1
 . "$WORK/environment"
 . "$WORK/guest/common.sh"
 . "$WORK/guest/target.sh"
+CONTROL=$(mktemp -u "${TMPDIR:-/tmp}/nvmfd-XXXXXX.sock")
 export DISKS=$WORK/disks TARGET_ADDR=10.8.0.1
 ulimit -l unlimited 2>/dev/null || true
 mkdir -p "$WORK/ask" "$DISKS"
@@ -73,6 +74,7 @@ at_end() {
     set +e
     [ -z "$target_pid" ] || kill -KILL "$target_pid"
     [ -z "$capture_pid" ] || kill -KILL "$capture_pid"
+    rm -f "$CONTROL"
     answer "$status"
     touch "$WORK/ask/gone"
 }

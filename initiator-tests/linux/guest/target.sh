@@ -1,11 +1,16 @@
 # The target under test: TARGET is nvmfd (the daemon) or nvmet (the kernel's own).
 #
-#   target_up [-n NQN] [-a HOSTNQN]... [-t 'tuning line']... BACKING...
+#   target_up [-n NQN] [-a HOSTNQN]... [-t 'tuning line']... [-x CONFIGURATION] BACKING...
 #     one subsystem with a namespace per BACKING, listening on TARGET_ADDR:4420;
-#     any host may connect unless -a names those allowed
+#     any host may connect unless -a names those allowed; -x adds text to the
+#     daemon's configuration, behind the last namespace
 #   target_down    end it in order (the daemon: SIGTERM, at most 10 s, status 0)
 #   target_crash   end it without any order; target_again brings it back
 #   target_ticks   processor time it has used, in clock ticks (the daemon only)
+#   target_tell    a command of the daemon's that goes to its control socket:
+#                  target_tell remove namespace NQN 2
+#   target_reload CONFIGURATION   read a configuration with this text instead of
+#                  what -x gave (the daemon only)
 #
 # With the topologies tap and routed all this happens outside of the machine: there
 # these words mean requests to outside.sh (see wire.sh). DISKS is the folder that
@@ -21,15 +26,18 @@ target_pid=
 nvmfd_prefix=()
 nvmet=/sys/kernel/config/nvmet
 brd_used=0 disks_made=()
+# The daemon's control socket: its path must be short.
+CONTROL=/run/nvmfd-case.sock
 
 target_up() {
     local option OPTIND=1 OPTARG
-    target_nqn=$NQN allowed=() tuning=() backings=()
-    while getopts n:a:t: option; do
+    target_nqn=$NQN allowed=() tuning=() further='' backings=()
+    while getopts n:a:t:x: option; do
         case $option in
         n) target_nqn=$OPTARG ;;
         a) allowed+=("$OPTARG") ;;
         t) tuning+=("$OPTARG") ;;
+        x) further=$OPTARG ;;
         *) fail "target_up: wrong use" ;;
         esac
     done
@@ -39,6 +47,8 @@ target_up() {
 }
 target_again() { "${TARGET}_again"; }
 target_crash() { "${TARGET}_crash"; }
+target_tell() { "${TARGET}_tell" "$@"; }
+target_reload() { "${TARGET}_reload" "$@"; }
 target_down() {
     local status=0
     "${TARGET}_down" || status=$?
@@ -111,8 +121,28 @@ disks_remove() {
 # --- the daemon ---------------------------------------------------------------
 
 nvmfd_up() {
-    local backing entry
+    local backing
     nvmfd_config=$DISKS/nvmfd.toml
+    nvmfd_disks=
+    for backing in "${backings[@]}"; do
+        nvmfd_disks+="[[subsystem.namespace]]"$'\n'
+        case $backing in
+        ram:* | null:*) nvmfd_disks+="${backing%%:*} = \"${backing#*:}MiB\""$'\n' ;;
+        *)
+            disk_make "$backing" >&2
+            nvmfd_disks+="path = \"$disk_path\""$'\n'
+            [ $disk_buffered = false ] || nvmfd_disks+="buffered = true"$'\n'
+            ;;
+        esac
+    done
+    nvmfd_write "$further"
+    cp $nvmfd_config "$OUT/nvmfd.toml"
+    "$WORK/bin/nvmfd" check --config $nvmfd_config >>"$OUT/target.log" 2>&1
+    nvmfd_again
+}
+
+# nvmfd_write FURTHER: the configuration file.
+nvmfd_write() {
     {
         echo "[[listener]]"
         echo "address = \"$TARGET_ADDR:4420\""
@@ -124,25 +154,21 @@ nvmfd_up() {
         else
             echo "allowed_hosts = [$(printf '"%s",' "${allowed[@]}")]"
         fi
-        for backing in "${backings[@]}"; do
-            echo "[[subsystem.namespace]]"
-            case $backing in
-            ram:* | null:*) echo "${backing%%:*} = \"${backing#*:}MiB\"" ;;
-            *)
-                disk_make "$backing" >&2
-                echo "path = \"$disk_path\""
-                [ $disk_buffered = false ] || echo "buffered = true"
-                ;;
-            esac
-        done
+        echo "$nvmfd_disks"
+        echo "$1"
+        echo "[control]"
+        echo "socket = \"$CONTROL\""
         if [ ${#tuning[@]} != 0 ]; then
             echo "[tuning]"
             printf '%s\n' "${tuning[@]}"
         fi
     } >$nvmfd_config
-    cp $nvmfd_config "$OUT/nvmfd.toml"
-    "$WORK/bin/nvmfd" check --config $nvmfd_config >>"$OUT/target.log" 2>&1
-    nvmfd_again
+}
+
+nvmfd_tell() { "$WORK/bin/nvmfd" "$@" --socket "$CONTROL"; }
+nvmfd_reload() {
+    nvmfd_write "$1"
+    nvmfd_tell reload
 }
 
 nvmfd_again() {

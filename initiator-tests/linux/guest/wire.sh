@@ -19,6 +19,8 @@ target_down() { outside target_down; }
 target_again() { outside target_again; }
 target_crash() { outside target_crash; }
 target_ticks() { outside target_ticks; }
+target_tell() { outside target_tell "$@"; }
+target_reload() { outside target_reload "$@"; }
 
 # wire_mtu HOST [OUTSIDE]: MTU of the host's interface, and of the other end's
 # (the same without). Connections already made keep their path MTU, so this is
@@ -51,6 +53,3 @@ impaired() { ip netns exec router tc -s qdisc show | grep -A1 netem | sed -n 's/
 
 # gave_up: connections that the daemon gave up because the network did not let it through.
 gave_up() { grep -c 'RetryExceeded' "$OUT/target.log" || true; }
-
-# recoveries: how often the host gave up on a command or a connection in this case.
-recoveries() { dmesg | grep -cE 'nvme.*(timeout|error recovery|[Rr]econnect)' || true; }
