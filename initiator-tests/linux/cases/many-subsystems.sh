@@ -1,0 +1,31 @@
+#: two hundred subsystems are discovered and connected by connect-all, and all are left by disconnect-all
+#: targets nvmfd
+#: seconds 240
+count=200
+more() {
+    local i
+    for ((i = 2; i <= count; i++)); do
+        printf '[[subsystem]]\nnqn = "%s-%d"\nallow_any_host = true\nnamespace = [{ null = "1MiB" }]\n' "$NQN" "$i"
+    done
+}
+target_up -x "$(more)" null:1
+expect $count "$(host_discover | grep -c "^subnqn: *$NQN")" "subsystems discovered"
+say connect-all
+nvme connect-all -t rdma -a "$TARGET_ADDR" -s 4420 -w "$HOST_ADDR" --nr-io-queues 1 --queue-size 16
+say connected
+# each FILE: what it says in each controller of ours.
+each() { for ctrl in /sys/class/nvme/nvme*; do ! grep -q "^$NQN" "$ctrl/subsysnqn" || cat "$ctrl/$1"; done; }
+expect $count "$(each subsysnqn | sort -u | wc -l)" "subsystems connected"
+expect $count "$(each state | grep -c live)" "controllers that are live"
+disks() { grep -l "^$NQN" /sys/block/nvme*n*/device/subsysnqn | grep -cv 'c[0-9]*n' || true; }
+all_disks() { [ "$(disks)" = $count ]; }
+until_true 60 all_disks || fail "$(disks) of $count disks came"
+for file in $(grep -l "^$NQN" /sys/block/nvme*n*/device/subsysnqn | grep -v 'c[0-9]*n'); do
+    disk=${file#/sys/block/}
+    dd if="/dev/${disk%%/*}" of=/dev/null bs=4k count=1 iflag=direct status=none
+done
+say "every disk was read"
+expect 0 "$(recoveries)" "error recoveries"
+nvme disconnect-all
+say disconnected
+expect 0 "$(each subsysnqn | wc -l)" "controllers after disconnect-all"
