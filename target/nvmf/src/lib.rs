@@ -17,6 +17,7 @@
 //! numbered backings, and the reactor turns those into work requests and submissions.
 
 pub mod limit;
+mod nsid;
 pub mod queue;
 pub mod target;
 pub mod types;

@@ -5,7 +5,8 @@
 //! of a limit is used up.
 
 use crate::limit::Limit;
-use crate::{BackingRef, SubsystemRef};
+use crate::{BackingRef, SubsystemRef, nsid};
+use nvme_spec_types::StatusCode;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU16, AtomicU64, Ordering};
@@ -40,6 +41,11 @@ impl SubsystemView {
                 Some(&self.namespaces[at])
             }
         }
+    }
+
+    /// What a command ends as that names a namespace which is not there.
+    pub fn absent(&self, id: u32) -> StatusCode {
+        nsid::absent(self.namespaces.last().map_or(0, |last| last.nsid), id)
     }
 }
 

@@ -123,7 +123,7 @@ fn flush_takes_one_namespace_or_all_but_none_that_is_not_there(place: &dyn Place
             assert!(completion.status.is_success(), "{nsid}: {completion:?}");
         }
         let completion = s.client.call(s.io, commands::flush(99));
-        assert_code(&completion, StatusCode::INVALID_NAMESPACE_OR_FORMAT);
+        assert_code(&completion, StatusCode::INVALID_FIELD);
     });
 }
 
@@ -140,7 +140,9 @@ fn durable_writes_and_reads_of_the_medium_succeed(place: &dyn Place) {
 fn a_namespace_that_is_not_there_has_no_blocks(place: &dyn Place) {
     with_session(place, |s| {
         let buffer = s.buffer(s.block_len, 0);
-        for nsid in [0, 99, u32::MAX - 1, u32::MAX] {
+        let completion = s.io(commands::read(99, 0, 1, false), buffer);
+        assert_code(&completion, StatusCode::INVALID_FIELD);
+        for nsid in [0, u32::MAX - 1, u32::MAX] {
             let completion = s.io(commands::read(nsid, 0, 1, false), buffer);
             assert_code(&completion, StatusCode::INVALID_NAMESPACE_OR_FORMAT);
         }

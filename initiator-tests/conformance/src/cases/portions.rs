@@ -53,7 +53,7 @@ fn verify_takes_blocks_up_to_the_last_and_moves_no_data(place: &dyn Place) {
             assert_code(&s.client.call(s.io, command), StatusCode::LBA_OUT_OF_RANGE);
         }
         let elsewhere = s.client.call(s.io, commands::verify(99, 0, 1, false));
-        assert_code(&elsewhere, StatusCode::INVALID_NAMESPACE_OR_FORMAT);
+        assert_code(&elsewhere, StatusCode::INVALID_FIELD);
     });
 }
 

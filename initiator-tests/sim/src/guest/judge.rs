@@ -59,7 +59,7 @@ impl Guest {
     fn was_unfit(op: &Op, code: StatusCode, shared: &Shared) -> bool {
         let Some(offers) = shared.offers.get(op.volume) else { return false };
         offers.since(op.issued).any(|offer| match code {
-            StatusCode::INVALID_NAMESPACE_OR_FORMAT => !offer.present,
+            StatusCode::INVALID_FIELD => !offer.present,
             StatusCode::LBA_OUT_OF_RANGE => offer.present && op.lba + op.blocks > offer.blocks,
             StatusCode::NAMESPACE_WRITE_PROTECTED => {
                 offer.present && op.kind.writes() && offer.read_only

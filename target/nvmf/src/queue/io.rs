@@ -407,10 +407,9 @@ impl Queue {
     }
 
     pub(super) fn namespace(&self, nsid: u32) -> Result<&NamespaceView, Status> {
-        self.view()
-            .and_then(|view| view.namespace(nsid))
-            .map(|namespace| &**namespace)
-            .ok_or(StatusCode::INVALID_NAMESPACE_OR_FORMAT.with_dnr())
+        let none = StatusCode::INVALID_NAMESPACE_OR_FORMAT;
+        let view = self.view().ok_or(none.with_dnr())?;
+        view.namespace(nsid).map(|found| &**found).ok_or_else(|| view.absent(nsid).with_dnr())
     }
 
     /// The bytes that a command with one range of blocks names, checked.

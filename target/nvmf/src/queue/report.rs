@@ -12,6 +12,7 @@ use super::slot::Entry;
 use super::{Action, Link, Queue};
 use crate::Slot;
 use nvme_spec_types::log::ParameterLocation;
+use nvme_spec_types::nvm::NSID_ALL;
 use nvme_spec_types::sgl::SglDescriptor;
 use nvme_spec_types::{DataDirection, Psdt, Status, StatusCode};
 
@@ -56,10 +57,20 @@ impl Queue {
             StatusCode::INVALID_FIELD if !self.can_be_fused_so(slot) => {
                 ParameterLocation::new(FLAGS, 0)
             }
+            StatusCode::INVALID_FIELD if self.names_no_namespace(slot) => {
+                ParameterLocation::new(NSID, 0)
+            }
             code => location(self.entry(slot), code),
         };
         out.push(Action::Report { slot, status, location, missed });
         status
+    }
+
+    /// Whether an I/O command, right in form, is for a namespace that is not there.
+    fn names_no_namespace(&self, slot: Slot) -> bool {
+        let entry = self.entry(slot);
+        let is_io = entry.control.is_none() && entry.command.psdt() == Psdt::Sgl;
+        is_io && entry.command.nsid() != NSID_ALL && self.namespace(entry.command.nsid()).is_err()
     }
 
     /// A report has arrived in the error log.

@@ -304,7 +304,7 @@ impl Target {
         let subsystem = &self.subsystems[&controller.key.subsystem];
         match subsystem.namespaces.contains_key(&nsid) {
             true => Ok(()),
-            false => Err(Fail::dnr(StatusCode::INVALID_NAMESPACE_OR_FORMAT).at(at::NSID)),
+            false => Err(subsystem.absent(nsid)),
         }
     }
 }

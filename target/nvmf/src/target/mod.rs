@@ -38,6 +38,7 @@ mod subsystem;
 #[cfg(test)]
 mod tests;
 
+pub use crate::nsid::MAX_NAMESPACES;
 pub use admission::{ADMIN_QUEUE_ENTRIES, RejectReason};
 pub use api::{
     ALL_CNTLIDS, AbortToken, Admission, AllowedHosts, Binding, DiscoveryConfig, DuplicateHosts,
@@ -46,7 +47,7 @@ pub use api::{
 };
 pub use config::{ConfigError, MAX_REFERRALS};
 pub use status::{ControllerStatus, NamespaceStatus, QueueStatus, SubsystemStatus};
-pub use subsystem::{DISCOVERY_SUBSYSTEM, MAX_NAMESPACES};
+pub use subsystem::DISCOVERY_SUBSYSTEM;
 
 use crate::view::HostLimits;
 use crate::{QueueKey, Slot, SubsystemRef};

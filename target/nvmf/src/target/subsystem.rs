@@ -1,9 +1,11 @@
 //! A subsystem: its name, who may use it, its namespaces.
 
+use super::fail::{Fail, at};
 use super::{ALL_CNTLIDS, AllowedHosts, DuplicateHosts, NamespaceConfig};
 use super::{SubsystemConfig, TargetConfig};
 use crate::SubsystemRef;
 use crate::limit::{Limit, LimitConfig};
+use crate::nsid;
 use crate::view::{HostLimits, IoCounters, IoTotals, NamespaceView, SubsystemView};
 use nvme_spec_types::nqn::DISCOVERY_NQN;
 use std::collections::BTreeMap;
@@ -13,9 +15,6 @@ use std::sync::Arc;
 /// The discovery subsystem, which is always there.
 pub const DISCOVERY_SUBSYSTEM: SubsystemRef = SubsystemRef(0);
 
-/// Most namespaces of a subsystem (MNAN).
-pub const MAX_NAMESPACES: usize = 1024;
-
 #[derive(Debug)]
 pub(super) struct Subsystem {
     pub(super) nqn: Arc<str>,
@@ -24,7 +23,7 @@ pub(super) struct Subsystem {
     pub(super) hosts: AllowedHosts,
     pub(super) duplicates: DuplicateHosts,
     pub(super) cntlids: RangeInclusive<u16>,
-    /// By nsid; at most [`MAX_NAMESPACES`].
+    /// By nsid; at most [`MAX_NAMESPACES`](crate::nsid::MAX_NAMESPACES).
     pub(super) namespaces: BTreeMap<u32, Namespace>,
     /// What its I/O queues were last told.
     pub(super) view: Arc<SubsystemView>,
@@ -76,6 +75,21 @@ impl Subsystem {
             cntlids: ALL_CNTLIDS,
         };
         Subsystem::new(DISCOVERY_SUBSYSTEM, config, 0, HostLimits::default())
+    }
+
+    /// The highest namespace id in use; 0 for none.
+    fn last_nsid(&self) -> u32 {
+        self.namespaces.keys().next_back().copied().unwrap_or(0)
+    }
+
+    /// The highest namespace id as controllers tell it (NN).
+    pub(super) fn highest_nsid(&self) -> u32 {
+        nsid::highest(self.last_nsid())
+    }
+
+    /// How a command fails that needs a namespace of this id, which is not there.
+    pub(super) fn absent(&self, nsid: u32) -> Fail {
+        Fail::dnr(nsid::absent(self.last_nsid(), nsid)).at(at::NSID)
     }
 
     pub(super) fn allows(&self, hostnqn: &str) -> bool {

@@ -316,7 +316,7 @@ fn a_namespace_that_goes_while_a_pair_waits_ends_both() {
     let mut gone = (*view(2, MAX_TRANSFER)).clone();
     gone.namespaces.clear();
     rig.queue.on_publish(&Arc::new(gone));
-    let invalid = status(StatusCode::INVALID_NAMESPACE_OR_FORMAT);
+    let invalid = status(StatusCode::INVALID_FIELD);
     assert_eq!(rig.pulled(S1), both(status(FAILED), invalid));
 }
 
@@ -342,12 +342,12 @@ fn nothing_is_written_once_the_namespace_is_read_only() {
 }
 
 #[test]
-fn a_namespace_that_is_replaced_while_a_pair_waits_for_its_claim_ends_both() {
+fn a_namespace_that_is_replaced_while_a_pair_waits_for_its_claim_is_claimed_anew() {
     let mut rig = Rig::claiming();
     let backing = BackingRef(11);
     rig.queue.on_publish(&changed(|found| NamespaceView { backing, ..same(found) }));
-    let invalid = status(StatusCode::INVALID_NAMESPACE_OR_FORMAT);
-    assert_eq!(rig.claimed(), let_go(invalid, invalid));
+    let anew = Action::Claim { slot: S1, backing, offset: 4096, len: 512 };
+    assert_eq!(rig.claimed(), [Action::Unclaim(S1), anew]);
 }
 
 #[test]

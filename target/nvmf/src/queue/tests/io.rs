@@ -98,7 +98,7 @@ fn a_flush_goes_to_one_namespace_or_to_all() {
 fn a_flush_of_a_namespace_that_is_not_there_is_refused() {
     let mut rig = Rig::io();
     let flush = Command::io(IoOpcode::FLUSH, 9, 2, SglDescriptor::NO_DATA);
-    assert_eq!(rig.refused(&flush, 0), StatusCode::INVALID_NAMESPACE_OR_FORMAT.with_dnr());
+    assert_eq!(rig.refused(&flush, 0), StatusCode::INVALID_FIELD.with_dnr());
 }
 
 #[test]
@@ -317,9 +317,14 @@ fn a_read_only_namespace_is_read_and_never_written() {
 #[test]
 fn namespaces_that_are_not_there_are_refused() {
     let mut rig = Rig::io();
-    for nsid in [0, 2, 4, 6, NSID_ALL - 1, NSID_ALL] {
-        let read = blocks_on(nsid, IoOpcode::READ, 0, 1, keyed(512));
-        assert_eq!(rig.refused(&read, 0), StatusCode::INVALID_NAMESPACE_OR_FORMAT.with_dnr());
+    // NN is 1024: up to there ids are valid, if inactive.
+    let of = |nsid| blocks_on(nsid, IoOpcode::READ, 0, 1, keyed(512));
+    for nsid in [2, 4, 6, 1024] {
+        assert_eq!(rig.refused(&of(nsid), 0), StatusCode::INVALID_FIELD.with_dnr());
+    }
+    for nsid in [0, 1025, NSID_ALL - 1, NSID_ALL] {
+        let invalid = StatusCode::INVALID_NAMESPACE_OR_FORMAT.with_dnr();
+        assert_eq!(rig.refused(&of(nsid), 0), invalid);
     }
 }
 
@@ -358,7 +363,7 @@ fn a_namespace_that_goes_while_a_command_waits_ends_the_command() {
     let mut gone = (*view(2, MAX_TRANSFER)).clone();
     gone.namespaces.clear();
     rig.queue.on_publish(&Arc::new(gone));
-    let status = StatusCode::INVALID_NAMESPACE_OR_FORMAT.with_dnr();
+    let status = StatusCode::INVALID_FIELD.with_dnr();
     assert_eq!(rig.buffer(S0), [respond(S0, completion(9, status, 1), 0)]);
 }
 

@@ -112,7 +112,7 @@ fn a_verify_stays_inside_its_namespace() {
         assert_eq!(rig.refused(&verify(slba, count), 0), StatusCode::LBA_OUT_OF_RANGE.with_dnr());
     }
     let elsewhere = blocks_on(2, IoOpcode::VERIFY, 0, 1, SglDescriptor::NO_DATA);
-    let refused = StatusCode::INVALID_NAMESPACE_OR_FORMAT.with_dnr();
+    let refused = StatusCode::INVALID_FIELD.with_dnr();
     assert_eq!(rig.refused(&elsewhere, 0), refused);
 }
 
@@ -124,7 +124,7 @@ fn a_verify_sees_a_namespace_that_shrank_meanwhile() {
     let mut small = (*view(2, MAX_TRANSFER)).clone();
     small.namespaces.clear();
     rig.queue.on_publish(&Arc::new(small));
-    let gone = StatusCode::INVALID_NAMESPACE_OR_FORMAT.with_dnr();
+    let gone = StatusCode::INVALID_FIELD.with_dnr();
     assert_eq!(rig.io_done(S0), [respond(S0, completion(9, gone, 1), 0)]);
 }
 
@@ -255,7 +255,7 @@ fn a_source_of_format_2_is_where_its_range_says() {
     let actions = rig.copy(500, 2, &[range(1, 0, 1)]);
     assert_eq!(actions, [io(S0, IoKind::Read, 0, 512, PORTION)]);
     let missing = Rig::io().copy_refused(500, 2, &[range(2, 0, 1)]);
-    assert_eq!(missing, StatusCode::INVALID_NAMESPACE_OR_FORMAT);
+    assert_eq!(missing, StatusCode::INVALID_FIELD);
     let other_blocks = Rig::io().copy_refused(500, 2, &[range(5, 0, 1)]);
     assert_eq!(other_blocks, StatusCode::INCOMPATIBLE_NAMESPACE_OR_FORMAT);
     let fast = CopyRange { sopt: 1 << 15, ..range(1, 0, 1) };

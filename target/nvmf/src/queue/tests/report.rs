@@ -27,8 +27,9 @@ fn a_report_names_the_field_at_fault() {
     for (command, code, place) in [
         (blocks(IoOpcode(0xc1), 0, 1, keyed(512)), StatusCode::INVALID_OPCODE, at(0)),
         (with_flags_byte(&read, 0), StatusCode::INVALID_FIELD, Some((1, 6))),
+        (blocks_on(9, IoOpcode::READ, 0, 1, keyed(512)), StatusCode::INVALID_FIELD, at(4)),
         (
-            blocks_on(9, IoOpcode::READ, 0, 1, keyed(512)),
+            blocks_on(1025, IoOpcode::READ, 0, 1, keyed(512)),
             StatusCode::INVALID_NAMESPACE_OR_FORMAT,
             at(4),
         ),

@@ -123,7 +123,8 @@ fn error_recovery_is_of_a_namespace() {
     assert_eq!(get(&mut bench, queue, of(1)), Outcome::result(60));
     let none = logged(StatusCode::INVALID_NAMESPACE_OR_FORMAT);
     assert_eq!(set(&mut bench, queue, with(0, 1)), none);
-    assert_eq!(set(&mut bench, queue, with(3, 1)), none);
+    let inactive = logged(StatusCode::INVALID_FIELD);
+    assert_eq!(set(&mut bench, queue, with(3, 1)), inactive);
     assert_eq!(get(&mut bench, queue, of(NSID_ALL)), none);
     // DULBE is not offered.
     assert_eq!(set(&mut bench, queue, with(2, 1 << 16)), logged(StatusCode::INVALID_FIELD));

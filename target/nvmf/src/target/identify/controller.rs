@@ -85,7 +85,7 @@ impl Target {
                 id.cqes = EntrySizes::COMPLETION;
                 // All of it is allocated: there is no Namespace Management to take more.
                 id.tnvmcap = subsystem.namespaces.values().map(Namespace::bytes).sum();
-                id.nn = self.highest_nsid(subsystem);
+                id.nn = subsystem.highest_nsid();
                 id.mnan = MAX_NAMESPACES as u32;
                 id.oncs = OptionalNvmCommands::COMPARE
                     | OptionalNvmCommands::DATASET_MANAGEMENT

@@ -58,7 +58,7 @@ impl Target {
             }
             Cns::NAMESPACE_IDENTIFIERS => match active()? {
                 Some(namespace) => namespace.identifiers().into(),
-                None => return Err(no_namespace()),
+                None => return Err(subsystem.absent(identify.nsid)),
             },
             Cns::NAMESPACE_CSI | Cns::ALLOCATED_NAMESPACE_CSI => match active()? {
                 Some(namespace) => namespace.identify_nvm().to_bytes().into(),
@@ -96,24 +96,17 @@ impl Target {
         let keys = self.controllers.keys();
         keys.filter(move |key| key.subsystem == subsystem).map(|key| key.cntlid)
     }
-
-    /// The highest namespace id of a subsystem as its controllers tell it (NN): at least as many
-    /// as there may be namespaces.
-    fn highest_nsid(&self, subsystem: &Subsystem) -> u32 {
-        let last = subsystem.namespaces.keys().next_back().copied().unwrap_or(0);
-        last.max(super::MAX_NAMESPACES as u32)
-    }
 }
 
-/// The namespace of that id, if it is there.
+/// The namespace of that id, or none for an id that is valid and inactive.
 ///
 /// # Errors
-/// Invalid Namespace or Format for the ids that no namespace ever has. The broadcast id stands
-/// for what is common to namespaces that could be made; none can (no Namespace Management).
+/// Invalid Namespace or Format for the ids that no namespace has. The broadcast id stands for what
+/// is common to namespaces that could be made; none can (no Namespace Management).
 fn active_namespace(subsystem: &Subsystem, nsid: u32) -> Result<Option<&Namespace>, Fail> {
-    match nsid {
-        0 | NSID_ALL => Err(no_namespace()),
-        _ => Ok(subsystem.namespaces.get(&nsid)),
+    match subsystem.namespaces.get(&nsid) {
+        None if !(1..=subsystem.highest_nsid()).contains(&nsid) => Err(subsystem.absent(nsid)),
+        found => Ok(found),
     }
 }
 

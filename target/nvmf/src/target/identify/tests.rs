@@ -154,7 +154,7 @@ fn an_id_without_a_namespace_is_all_zero_but_has_no_identifiers() {
         assert_eq!(data(cns, 2), [0; 4096], "{cns}");
     }
     let outcome = failure(|id| (id.cns, id.nsid) = (Cns::NAMESPACE_IDENTIFIERS, 2));
-    assert_eq!(outcome, logged(StatusCode::INVALID_NAMESPACE_OR_FORMAT));
+    assert_eq!(outcome, logged(StatusCode::INVALID_FIELD));
 }
 
 #[test]
@@ -169,7 +169,7 @@ fn no_namespace_and_all_namespaces_are_invalid_where_one_is_asked_for() {
         Cns::ALLOCATED_NAMESPACE_INDEPENDENT,
         Cns::NAMESPACE_CONTROLLERS,
     ] {
-        for nsid in [0, NSID_ALL] {
+        for nsid in [0, 1025, NSID_ALL] {
             let outcome = failure(|id| (id.cns, id.nsid) = (cns, nsid));
             assert_eq!(outcome, logged(StatusCode::INVALID_NAMESPACE_OR_FORMAT), "{cns} {nsid}");
         }

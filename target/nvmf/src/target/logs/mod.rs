@@ -148,15 +148,14 @@ impl Target {
     /// SMART / Health Information, of a namespace or of all. There are no sensors: a temperature
     /// of 0 says so.
     fn smart(&self, now: Duration, controller: &Controller, nsid: u32) -> Result<SmartLog, Fail> {
-        let namespaces = &self.subsystems[&controller.key.subsystem].namespaces;
+        let subsystem = &self.subsystems[&controller.key.subsystem];
+        let namespaces = &subsystem.namespaces;
         let mut totals = IoTotals::default();
         match nsid {
             0 | NSID_ALL => namespaces.values().for_each(|ns| totals += ns.totals()),
             _ => match namespaces.get(&nsid) {
                 Some(namespace) => totals += namespace.totals(),
-                None => {
-                    return Err(Fail::dnr(StatusCode::INVALID_NAMESPACE_OR_FORMAT).at(at::NSID));
-                }
+                None => return Err(subsystem.absent(nsid)),
             },
         }
         let running = now.saturating_sub(self.started.unwrap_or(now));

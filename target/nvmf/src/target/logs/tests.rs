@@ -131,7 +131,7 @@ fn smart_counts_what_the_cores_did() {
     let of_one = smart(&mut bench, 1);
     assert_eq!((of_one.host_reads, of_one.host_writes, of_one.media_errors), (2, 1, 0));
     let none = read(&mut bench, queue, GetLogPage { nsid: 3, ..log(LogId::SMART, 512) });
-    assert_eq!(none, logged(StatusCode::INVALID_NAMESPACE_OR_FORMAT));
+    assert_eq!(none, logged(StatusCode::INVALID_FIELD));
 }
 
 #[test]
