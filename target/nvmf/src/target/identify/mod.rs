@@ -14,7 +14,6 @@ use nvme_spec_types::identify::{
     Cns, ControllerList, Csi, Identify, IdentifyNamespace, IdentifyNamespaceIndependent,
     IdentifyNamespaceNvm, IoCommandSetList, IoCommandSets, NamespaceList,
 };
-use nvme_spec_types::nvm::NSID_ALL;
 use nvme_spec_types::status::StatusCode;
 
 pub(super) use controller::firmware_revision;
