@@ -8,6 +8,7 @@ use nvme_spec_types::identify::{
     NamespaceIdentifiers,
 };
 use nvme_spec_types::nqn::DISCOVERY_NQN;
+use nvme_spec_types::nvm::NSID_ALL;
 
 fn identify(bench: &mut Bench, queue: QueueKey, identify: Identify) -> Outcome {
     bench.run(queue, &identify.to_command(1, SglDescriptor::NO_DATA), &[])
