@@ -75,6 +75,7 @@ impl Queue {
             Ok(source) => {
                 let progress = &mut self.entry_mut(slot).progress;
                 *progress = Progress {
+                    source_nsid: source.nsid,
                     source: source.backing,
                     offset: source.offset,
                     len: source.len,
@@ -143,15 +144,29 @@ impl Queue {
     }
 
     fn read_to_copy(&mut self, slot: Slot, out: &mut Vec<Action>) {
-        let Progress { source, offset, done, .. } = self.entry(slot).progress;
-        let io = Io {
-            backing: source,
-            kind: IoKind::Read,
-            offset: offset + done,
-            len: self.copy_portion(slot),
-            place: Place::Buffer(PORTIONS_AT),
+        let Progress { source_nsid, source, offset, len, done, .. } = self.entry(slot).progress;
+        // The source may have changed since its last portion.
+        let status = match self.namespace(source_nsid) {
+            Ok(found) if found.backing != source => {
+                StatusCode::INVALID_NAMESPACE_OR_FORMAT.with_dnr()
+            }
+            Ok(found) if offset + len > found.block_count << found.lba_shift => {
+                StatusCode::LBA_OUT_OF_RANGE.with_dnr()
+            }
+            Ok(_) => {
+                let io = Io {
+                    backing: source,
+                    kind: IoKind::Read,
+                    offset: offset + done,
+                    len: self.copy_portion(slot),
+                    place: Place::Buffer(PORTIONS_AT),
+                };
+                self.ask_io(slot, Step::Main, io, out);
+                return;
+            }
+            Err(status) => status,
         };
-        self.ask_io(slot, Step::Main, io, out);
+        self.fail_midway(slot, status, out);
     }
 
     /// Bytes of the portion at hand.
@@ -212,12 +227,18 @@ impl Queue {
             return Err(StatusCode::LBA_OUT_OF_RANGE.with_dnr());
         }
         let shift = namespace.lba_shift;
-        Ok(Source { backing: namespace.backing, offset: range.slba << shift, len: blocks << shift })
+        Ok(Source {
+            nsid: namespace.nsid,
+            backing: namespace.backing,
+            offset: range.slba << shift,
+            len: blocks << shift,
+        })
     }
 }
 
 /// A source range, as bytes of a backing.
 struct Source {
+    nsid: u32,
     backing: BackingRef,
     offset: u64,
     len: u64,

@@ -72,6 +72,8 @@ pub(super) enum Step {
 pub(super) struct Progress {
     /// Source range at hand, of a Copy.
     pub(super) range: u8,
+    /// Its namespace.
+    pub(super) source_nsid: u32,
     /// Where that range, or the claimed one, is.
     pub(super) source: BackingRef,
     /// Its first byte there.

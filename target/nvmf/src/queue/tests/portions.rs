@@ -189,6 +189,34 @@ fn a_copy_that_fails_names_the_range_it_came_to() {
 }
 
 #[test]
+fn a_copy_reads_no_more_of_a_source_that_shrank_or_went() {
+    let halves = |change: &dyn Fn(&mut SubsystemView)| {
+        let mut rig = Rig::io();
+        rig.copy(500, 0, &[range(0, 0, 300)]);
+        rig.io_done(S0);
+        let mut changed = (*view(2, MAX_TRANSFER)).clone();
+        change(&mut changed);
+        rig.queue.on_publish(&Arc::new(changed));
+        let actions = rig.io_done(S0);
+        let [Action::Respond { completion, .. }] = actions[..] else { panic!("{actions:?}") };
+        completion.status.code
+    };
+    let other = |block_count, backing| {
+        move |view: &mut SubsystemView| {
+            let found = &mut view.namespaces[0];
+            let counters = found.counters.clone();
+            let backing = BackingRef(backing);
+            let limit = None;
+            *found = Arc::new(NamespaceView { block_count, backing, counters, limit, ..**found });
+        }
+    };
+    assert_eq!(halves(&other(299, 10)), StatusCode::LBA_OUT_OF_RANGE);
+    assert_eq!(halves(&other(BLOCKS, 11)), StatusCode::INVALID_NAMESPACE_OR_FORMAT);
+    let inactive = |view: &mut SubsystemView| drop(view.namespaces.remove(0));
+    assert_eq!(halves(&inactive), StatusCode::INVALID_FIELD);
+}
+
+#[test]
 fn copies_outside_the_namespace_are_refused_before_they_begin() {
     for (sdlba, ranges) in [
         (500, &[range(0, 0, 1), range(0, 999, 2)][..]),
