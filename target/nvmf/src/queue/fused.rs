@@ -236,10 +236,7 @@ impl Queue {
     /// An operation of a pair before its write has succeeded.
     pub(super) fn pair_goes_on(&mut self, slot: Slot, step: Step, out: &mut Vec<Action>) {
         if step == Step::FlushBeforeRead {
-            match self.still_fits(slot) {
-                Ok(()) => self.read_claimed(slot, out),
-                Err(status) => self.refuse(slot, status, out),
-            }
+            self.read_claimed(slot, out);
             return;
         }
         let len = self.entry(slot).len;
@@ -258,10 +255,6 @@ impl Queue {
         if difference.is_some() {
             let status = StatusCode::COMPARE_FAILURE.with_dnr();
             self.end_pair(slot, status, failed_by(status), out);
-            return;
-        }
-        if let Err(status) = self.still_fits(slot) {
-            self.end_pair(slot, Status::SUCCESS, status, out);
             return;
         }
         let flags = BlockCommand::from_command(&self.entry(slot).command).flags;
@@ -312,11 +305,6 @@ impl Queue {
         }
     }
 
-    /// Whether the namespace still takes the Write: it may have changed since the last look.
-    fn still_fits(&self, slot: Slot) -> Result<(), Status> {
-        self.extent(&self.entry(slot).command).map(drop)
-    }
-
     fn read_claimed(&mut self, slot: Slot, out: &mut Vec<Action>) {
         let place = self.as_it_is_at(slot);
         self.ask_pair_io(slot, Step::Main, IoKind::Read, place, out);
@@ -344,8 +332,10 @@ impl Queue {
             Ok(_) => StatusCode::INVALID_NAMESPACE_OR_FORMAT.with_dnr(),
             Err(status) => status,
         };
-        let compared = step == Step::PairWrite;
-        self.end_pair(slot, if compared { Status::SUCCESS } else { status }, status, out);
+        match step {
+            Step::PairWrite => self.end_pair(slot, Status::SUCCESS, status, out),
+            _ => self.refuse(slot, status, out),
+        }
     }
 
     /// Where in a pair's buffer the blocks are read to.
