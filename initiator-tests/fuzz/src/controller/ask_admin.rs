@@ -20,9 +20,6 @@ use nvme_spec_types::{
 pub(super) const ENABLE: u32 = 0x0046_0001;
 /// CC.SHN: normal.
 const SHUT_DOWN: u32 = 1 << 14;
-/// Command identifiers of admin commands are below this.
-const CIDS: u64 = 12;
-
 const IDENTIFY_SIZE: u64 = 4096;
 
 /// What a host knows when it asks.
@@ -112,9 +109,8 @@ pub(super) fn admin(op: &mut Op, cid: u16) -> Sent {
             (set.to_command(cid, empty), want, payload)
         }
         17..=19 => {
-            let mut command = Command::admin(AdminOpcode::ABORT, cid, 0, empty);
-            command.set_cdw10(op.below(4) as u32 | (op.below(CIDS) as u32) << 16);
-            (command, 0, Vec::new())
+            let any = (op.below(4) as u16, op.below(24) as u16);
+            (abort(cid, any), 0, Vec::new())
         }
         20 | 21 => (Command::admin(AdminOpcode::ASYNC_EVENT_REQUEST, cid, 0, empty), 0, Vec::new()),
         22 => (Command::admin(AdminOpcode::KEEP_ALIVE, cid, 0, empty), 0, Vec::new()),
@@ -129,6 +125,13 @@ pub(super) fn admin(op: &mut Op, cid: u16) -> Sent {
     }
     // An admin queue takes no data in capsules, so a list does not fit; mostly it is one block.
     describe(op, command, payload, want)
+}
+
+/// Abort of a command on a queue.
+pub(super) fn abort(cid: u16, (sqid, aborted): (u16, u16)) -> Command {
+    let mut command = Command::admin(AdminOpcode::ABORT, cid, 0, SglDescriptor::NO_DATA);
+    command.set_cdw10(u32::from(sqid) | u32::from(aborted) << 16);
+    command
 }
 
 fn feature(op: &mut Op) -> FeatureId {

@@ -5,7 +5,7 @@ use nvme_spec_types::{Fuse, StatusCode};
 use nvmf::queue::{CloseReason, Place, Queue, QueueConfig};
 use nvmf::target::Admission;
 use nvmf::view::{QueueActivity, SubsystemView};
-use nvmf::{BackingRef, QueueKey, Slot};
+use nvmf::{BackingRef, QueueKey, Slot, SubsystemRef};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
@@ -113,6 +113,11 @@ impl Conn {
 
     pub(super) fn is_bound(&self) -> bool {
         self.queue.binding().is_some()
+    }
+
+    /// The controller that it belongs to.
+    pub(super) fn controller(&self) -> Option<(SubsystemRef, u16)> {
+        self.queue.binding().map(|binding| (binding.subsystem, binding.cntlid))
     }
 
     pub(super) fn view(&self) -> Option<Arc<SubsystemView>> {

@@ -46,7 +46,7 @@ use std::time::Duration;
 use world::{CORES, World};
 
 /// Operations of an input that are carried out.
-pub const MAX_OPS: usize = 300;
+pub const MAX_OPS: usize = 150;
 
 /// Carries out the operations that `data` spells.
 ///
@@ -61,10 +61,14 @@ pub fn capsules(data: &[u8]) -> Vec<u32> {
         world.check_target();
         world.judge_namespaces();
         match op.byte(15) % 8 {
-            0..=2 => {}
-            3 | 4 => world.deliver_all(&mut op),
+            0..=3 => {}
+            4 | 5 => world.deliver_all(&mut op),
             _ => world.settle(&mut op),
         }
+    }
+    let last = data.chunks(OP_LEN).take(MAX_OPS).next_back();
+    if last.is_some_and(|spelled| Op::new(spelled).byte(14) & 1 == 1) {
+        world.end_all();
     }
     world.finish();
     world.reached.into_numbers()
@@ -77,7 +81,7 @@ pub fn summary(numbers: &[u32]) -> String {
 
 impl World {
     fn step(&mut self, op: &mut Op) {
-        match op.byte(0) % 40 {
+        match op.byte(0) % 42 {
             0..=8 => self.send_io(op),
             9 | 10 => self.send_pair(op),
             11..=15 => self.send_admin(op),
@@ -102,6 +106,7 @@ impl World {
             35 | 36 => self.change_namespace(op),
             37 => self.change_rest(op),
             38 => self.lose(op),
+            40 | 41 => self.abort(op),
             _ => self.change_backing(op),
         }
     }
@@ -163,6 +168,20 @@ impl World {
         let Some(key) = key else { return };
         let sent = ask_admin::admin(op, u16::from(op.byte(3) % 24));
         self.deliver(op, key, sent);
+    }
+
+    /// A host aborts a command that it waits for.
+    fn abort(&mut self, op: &mut Op) {
+        let waits = |c: &Conn| c.is_bound() && c.unanswered().next().is_some();
+        let aimed_at = self.pick_where(op.byte(1), waits);
+        let Some(conn) = aimed_at.map(|key| &self.conns[&key]) else { return };
+        let waiting: Vec<u16> = conn.unanswered().map(|sent| sent.command.cid()).collect();
+        let Some(&cid) = waiting.get(op.pick(2, waiting.len())) else { return };
+        let (qid, own) = (conn.qid, conn.controller());
+        let admin = self.conns.values().find(|c| !c.on_io_queue() && c.controller() == own);
+        let Some(admin) = admin.map(|conn| conn.key) else { return };
+        let abort = ask_admin::abort(u16::from(op.byte(3) % 24), (qid, cid));
+        self.deliver(op, admin, Sent::new(abort, Vec::new(), Vec::new()));
     }
 
     fn send_fabrics(&mut self, op: &mut Op) {
@@ -283,7 +302,8 @@ impl World {
         self.settle(op);
         if op.byte(9) & 1 == 0 {
             let event = AdminOpcode::ASYNC_EVENT_REQUEST;
-            let wait = Command::admin(event, 23, 0, nvme_spec_types::SglDescriptor::NO_DATA);
+            let cid = u16::from(op.byte(9) % 24);
+            let wait = Command::admin(event, cid, 0, nvme_spec_types::SglDescriptor::NO_DATA);
             self.deliver(op, admin, Sent::new(wait, Vec::new(), Vec::new()));
         }
         for qid in 1..=1 + u16::from(op.byte(10) % 3) {
@@ -347,6 +367,15 @@ impl World {
         }
     }
 
+    /// Every connection ends, whatever is under way.
+    fn end_all(&mut self) {
+        let mut op = Op::new(&[0xfe]);
+        let keys: Vec<QueueKey> = self.conns.keys().copied().collect();
+        for key in keys {
+            self.end(&mut op, key, "the end");
+        }
+    }
+
     /// Everything is answered, and then everything ends: nothing may be left.
     fn finish(&mut self) {
         let mut op = Op::new(&[0xff]);
@@ -365,10 +394,7 @@ impl World {
         }
         let events: usize = self.target.controllers().map(|c| c.events_held).sum();
         assert_eq!(held, events, "event requests of hosts, and of controllers");
-        let keys: Vec<QueueKey> = self.conns.keys().copied().collect();
-        for key in keys {
-            self.end(&mut op, key, "the end");
-        }
+        self.end_all();
         self.settle(&mut op);
         self.check_target();
         assert!(self.conns.is_empty(), "queues that never end");
