@@ -50,16 +50,18 @@ host_disk() {
 }
 host_has_disks() { [ "$(host_disks | wc -l)" = "$1" ]; }
 
-# host_connect_as HOSTNQN HOSTID [options]: as host_connect, under another name, and DEV is the
+# host_connect_as HOSTNQN HOSTID I/O-QUEUES: as host_connect, under another name, and DEV is the
 # disk of namespace 1; for cases with multipath off, where it has disks of its own.
 host_connect_as() {
-    local name=$1 id=$2
-    shift 2
-    # Some versions of nvme-cli take it for the same host.
-    nvme connect -t rdma -a "$TARGET_ADDR" -s 4420 -w "$HOST_ADDR" -n "$NQN" -q "$name" -I "$id" \
-        --duplicate-connect --reconnect-delay 1 --ctrl-loss-tmo 120 "$@"
-    until_true 10 host_find_as "$name" || fail "no block device came after connecting as $name"
-    say "connected as $name: $CTRL, $DEV"
+    host_ask_as "$@" || fail "cannot connect as $1: $(dmesg | grep nvme | tail -n 1)"
+    until_true 10 host_find_as "$1" || fail "no block device came after connecting as $1"
+    say "connected as $1: $CTRL, $DEV"
+}
+# To the kernel itself: versions of nvme-cli take the name of another host for the same one.
+host_ask_as() {
+    local words=transport=rdma,traddr=$TARGET_ADDR,trsvcid=4420,host_traddr=$HOST_ADDR,nqn=$NQN
+    words+=,hostnqn=$1,hostid=$2,nr_io_queues=$3,reconnect_delay=1,ctrl_loss_tmo=120
+    echo "$words" >/dev/nvme-fabrics
 }
 host_find_as() {
     local entry

@@ -9,6 +9,7 @@
 #   target_ticks   processor time it has used, in clock ticks (the daemon only)
 #   target_tell    a command of the daemon's that goes to its control socket:
 #                  target_tell remove namespace NQN 2
+#   target_refuses the same, for one that must fail
 #   target_reload CONFIGURATION   read a configuration with this text instead of
 #                  what -x gave (the daemon only)
 #
@@ -48,6 +49,7 @@ target_up() {
 target_again() { "${TARGET}_again"; }
 target_crash() { "${TARGET}_crash"; }
 target_tell() { "${TARGET}_tell" "$@"; }
+target_refuses() { "${TARGET}_refuses" "$@"; }
 target_reload() { "${TARGET}_reload" "$@"; }
 target_down() {
     local status=0
@@ -166,6 +168,7 @@ nvmfd_write() {
 }
 
 nvmfd_tell() { "$WORK/bin/nvmfd" "$@" --socket "$CONTROL"; }
+nvmfd_refuses() { if nvmfd_tell "$@"; then fail "the daemon made a change that it should refuse: $*"; fi; }
 nvmfd_reload() {
     nvmfd_write "$1"
     nvmfd_tell reload

@@ -20,6 +20,7 @@ target_again() { outside target_again; }
 target_crash() { outside target_crash; }
 target_ticks() { outside target_ticks; }
 target_tell() { outside target_tell "$@"; }
+target_refuses() { outside target_refuses "$@"; }
 target_reload() { outside target_reload "$@"; }
 
 # wire_mtu HOST [OUTSIDE]: MTU of the host's interface, and of the other end's
