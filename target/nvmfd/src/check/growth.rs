@@ -34,24 +34,29 @@ fn cannot_hold(error: &io::Error) -> bool {
         || error.kind() == io::ErrorKind::InvalidInput
 }
 
-/// What to say about a file whose size is more than there is space for.
-pub(super) fn note(config: &Path, namespace: &Namespace) -> Option<String> {
+/// By how much a file may still grow and how much its file system has free, in bytes, where that is
+/// less.
+pub(crate) fn shortage(namespace: &Namespace) -> Option<(u64, u64)> {
     let Medium::Path { path, size: Some(wanted), .. } = &namespace.spec.medium else { return None };
     let taken = std::fs::metadata(path).map_or(0, |meta| meta.blocks() * 512);
     let space = rustix::fs::statvfs(path.parent()?).ok()?;
     let free = space.f_bavail.saturating_mul(space.f_frsize);
     let missing = wanted.saturating_sub(taken);
-    (missing > free).then(|| {
-        format!(
-            "{}:{}: note: {} may grow by {}, and {} are free there: writes fail once that is used \
-             up",
-            config.display(),
-            namespace.line,
-            path.display(),
-            config::in_words(missing),
-            config::in_words(free)
-        )
-    })
+    (missing > free).then_some((missing, free))
+}
+
+/// What to say about a file whose size is more than there is space for.
+pub(super) fn note(config: &Path, namespace: &Namespace) -> Option<String> {
+    let Medium::Path { path, .. } = &namespace.spec.medium else { return None };
+    let (missing, free) = shortage(namespace)?;
+    Some(format!(
+        "{}:{}: note: {} may grow by {}, and {} are free there: writes fail once that is used up",
+        config.display(),
+        namespace.line,
+        path.display(),
+        config::in_words(missing),
+        config::in_words(free)
+    ))
 }
 
 #[cfg(test)]
