@@ -63,6 +63,18 @@ pub(crate) enum Command {
         #[command(flatten)]
         at: At,
     },
+    /// Check this machine: say what would not work, what that means and the command that mends it
+    ///
+    /// Changes nothing. Limits are those of this shell: run it as the user that the daemon runs as.
+    /// Exit status 0: nothing is at fault, though there may be warnings. 1: something will not work.
+    /// 2: the configuration is wrong.
+    Doctor {
+        /// The configuration file; without, a listener on every address and no disks
+        #[arg(long, value_name = "FILE")]
+        config: Option<PathBuf>,
+        #[command(flatten)]
+        output: Output,
+    },
     /// Have the running daemon read its configuration file again and make what is different
     ///
     /// The file is checked whole, and its disks are opened, before anything is changed; connections

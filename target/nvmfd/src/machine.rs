@@ -14,18 +14,22 @@ pub(crate) fn problems(path: &Path, config: &Config) -> Vec<String> {
 
 /// Which of `cpus` are not among those that are online, a list as "0-3,8".
 fn missing_cpus(cpus: &[usize], online: &str) -> Option<String> {
-    let ranges: Vec<(usize, usize)> = online
-        .split(',')
-        .filter_map(|range| {
-            let (first, last) = range.split_once('-').unwrap_or((range, range));
-            Some((first.parse().ok()?, last.parse().ok()?))
-        })
-        .collect();
-    let there = |cpu: usize| ranges.iter().any(|&(first, last)| (first..=last).contains(&cpu));
+    let there = cpu_list(online);
     let missing: Vec<String> =
-        cpus.iter().filter(|&&cpu| !there(cpu)).map(ToString::to_string).collect();
-    let told = !missing.is_empty() && !ranges.is_empty();
+        cpus.iter().filter(|cpu| !there.contains(cpu)).map(ToString::to_string).collect();
+    let told = !missing.is_empty() && !there.is_empty();
     told.then(|| format!("there is no CPU {} here: {online} are", missing.join(", ")))
+}
+
+/// The CPUs of a list as the kernel writes it, "0-3,8".
+pub(crate) fn cpu_list(text: &str) -> Vec<usize> {
+    let range = |range: &str| {
+        let (first, last) = range.split_once('-').unwrap_or((range, range));
+        // No machine has more; a longer range is no list of CPUs.
+        let last = last.parse::<usize>().ok()?.min(1 << 16);
+        Some(first.parse::<usize>().ok()?..=last)
+    };
+    text.trim().split(',').filter_map(range).flatten().collect()
 }
 
 /// What to do about an error that says that a limit of the process was reached, if it says so.

@@ -9,6 +9,7 @@ mod cli;
 mod client;
 mod config;
 mod disks;
+mod doctor;
 mod edit;
 mod events;
 mod http;
@@ -46,6 +47,7 @@ fn main() -> ExitCode {
         }
         Command::Check { config, .. } => check::run(&config),
         Command::Serve { config } => serve::run(&config),
+        Command::Doctor { config, output } => doctor::run(config.as_deref(), output.json),
         Command::Reload { output, at } => {
             with_daemon(at, |client| client::reload(client, output.json))
         }

@@ -1,12 +1,14 @@
 //! A daemon for one test, spoken to as an operator does.
 
+mod address;
 pub(crate) mod host;
+
+pub(crate) use address::own_address;
 
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
-use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 /// How long the daemon may take to be ready.
@@ -16,14 +18,6 @@ pub(crate) struct Daemon {
     child: Child,
     pub(crate) folder: tempfile::TempDir,
     pub(crate) address: String,
-}
-
-/// A loopback address for each daemon, likely not that of another process's.
-pub(crate) fn own_address() -> String {
-    static NEXT: AtomicU32 = AtomicU32::new(1);
-    let count = NEXT.fetch_add(1, Ordering::Relaxed);
-    let process = std::process::id();
-    format!("127.{}.{}.{count}:4420", 192 + process / 256 % 32, process % 256)
 }
 
 impl Daemon {

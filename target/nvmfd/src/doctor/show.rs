@@ -1,0 +1,85 @@
+//! Findings for people and for programs.
+
+use super::finding::{Finding, Level};
+use serde::Serialize;
+
+/// What `--json` prints.
+#[derive(Debug, Serialize)]
+struct Findings<'a> {
+    worst: Level,
+    findings: &'a [Finding],
+}
+
+/// The worst of them.
+pub(crate) fn worst(findings: &[Finding]) -> Level {
+    findings.iter().map(|finding| finding.level).max().unwrap_or(Level::Ok)
+}
+
+pub(crate) fn json(findings: &[Finding]) -> String {
+    let all = Findings { worst: worst(findings), findings };
+    let text = serde_json::to_string_pretty(&all).expect("findings are plain values");
+    format!("{text}\n")
+}
+
+/// One line for each, and one below it for what mends it; `colour` for terminals that have it.
+pub(crate) fn text(findings: &[Finding], colour: bool) -> String {
+    let width = findings.iter().map(|finding| finding.about.len()).max().unwrap_or(0);
+    let mut text = String::new();
+    for Finding { level, about, says, mend } in findings {
+        let word = format!("{:<7}", level.word());
+        let word = if colour { painted(*level, &word) } else { word };
+        text.push_str(&format!("{word}  {about:<width$}  {says}\n"));
+        if let Some(mend) = mend {
+            let indent = " ".repeat(7 + 2 + width + 2);
+            text.push_str(&format!("{indent}-> {mend}\n"));
+        }
+    }
+    let count = |level| findings.iter().filter(|finding| finding.level == level).count();
+    text.push_str(&format!(
+        "{} faults, {} warnings, {} notes\n",
+        count(Level::Fault),
+        count(Level::Warning),
+        count(Level::Note)
+    ));
+    text
+}
+
+fn painted(level: Level, word: &str) -> String {
+    let code = match level {
+        Level::Ok => 32,
+        Level::Note => 36,
+        Level::Warning => 33,
+        Level::Fault => 31,
+    };
+    format!("\x1b[{code}m{word}\x1b[0m")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn two() -> [Finding; 2] {
+        [
+            Finding::ok("kernel", "Linux 6.12"),
+            Finding::fault("link", "eth0 is down").mend("ip link set eth0 up"),
+        ]
+    }
+
+    #[test]
+    fn what_mends_stands_below_what_it_mends() {
+        let expected = "ok       kernel  Linux 6.12\n\
+                        fault    link    eth0 is down\n\
+                        \x20                -> ip link set eth0 up\n\
+                        1 faults, 0 warnings, 0 notes\n";
+        assert_eq!(text(&two(), false), expected);
+        assert!(text(&two(), true).starts_with("\x1b[32mok     \x1b[0m  kernel"));
+    }
+
+    #[test]
+    fn programs_are_told_the_worst_first() {
+        let said: serde_json::Value = serde_json::from_str(&json(&two())).unwrap();
+        assert_eq!(said["worst"], "fault");
+        assert_eq!(said["findings"][0].get("mend"), None);
+        assert_eq!(said["findings"][1]["mend"], "ip link set eth0 up");
+    }
+}
