@@ -19,12 +19,7 @@ pub(super) enum Need {
 
 /// Checks the entry's SGL and notes where its data is. With a descriptor list in the capsule the
 /// answer is [`DataAt::List`], and [`read_list`] comes next.
-pub(super) fn locate(
-    entry: &mut Entry,
-    direction: DataDirection,
-    need: Need,
-    in_capsule: u32,
-) -> Result<(), Status> {
+pub(super) fn locate(entry: &mut Entry, need: Need, in_capsule: u32) -> Result<(), Status> {
     let available = entry.capsule_data().min(in_capsule);
     match entry.command.sgl1() {
         SglDescriptor::Keyed { addr, len, key, invalidate } => {
@@ -41,7 +36,7 @@ pub(super) fn locate(
             }
         }
         SglDescriptor::InCapsule { offset, len } => {
-            if direction != DataDirection::HostToController {
+            if entry.direction() != DataDirection::HostToController {
                 return Err(StatusCode::INVALID_FIELD.with_dnr());
             }
             let offset = within(offset, len, available)?;

@@ -62,10 +62,10 @@ impl Queue {
     /// Whether the slot's command may be what its FUSE says.
     pub(super) fn can_be_fused_so(&self, slot: Slot) -> bool {
         let entry = self.entry(slot);
-        let offered = fused_limit(self.max_transfer()) > 0 && entry.control.is_none();
+        let offered = || fused_limit(self.max_transfer()) > 0 && entry.control.is_none();
         match (entry.command.fuse(), entry.command.io_opcode()) {
             (Fuse::Normal, _) => true,
-            (Fuse::First, IoOpcode::COMPARE) | (Fuse::Second, IoOpcode::WRITE) => offered,
+            (Fuse::First, IoOpcode::COMPARE) | (Fuse::Second, IoOpcode::WRITE) => offered(),
             _ => false,
         }
     }
@@ -77,6 +77,9 @@ impl Queue {
     /// Why it cannot be the second command that it says it is.
     pub(super) fn pair_up(&mut self, slot: Slot, out: &mut Vec<Action>) -> Result<(), Status> {
         let fuse = self.entry(slot).command.fuse();
+        if fuse == Fuse::Normal && self.fused == Fused::Nothing {
+            return Ok(());
+        }
         let second = fuse == Fuse::Second && self.can_be_fused_so(slot);
         let before = std::mem::take(&mut self.fused);
         if fuse == Fuse::First {
@@ -188,7 +191,7 @@ impl Queue {
 
     fn claim(&mut self, slot: Slot, out: &mut Vec<Action>) {
         // The namespace may have changed while the pair waited.
-        let extent = match self.extent(&self.entry(slot).command) {
+        let extent = match self.extent(slot) {
             Ok(extent) => extent,
             Err(status) => {
                 self.refuse(slot, status, out);
@@ -212,8 +215,9 @@ impl Queue {
             self.unexpected("a claim", entry.state);
             return;
         };
-        match self.extent(&entry.command) {
-            Ok(extent) if extent.backing == entry.progress.source => {}
+        let claimed = entry.progress.source;
+        match self.extent(slot) {
+            Ok(extent) if extent.backing == claimed => {}
             // Another disk has taken the place of the one that was claimed.
             Ok(_) => {
                 self.unclaim(slot, out);
@@ -321,7 +325,7 @@ impl Queue {
         out: &mut Vec<Action>,
     ) {
         let Progress { source, offset, len, .. } = self.entry(slot).progress;
-        let status = match self.extent(&self.entry(slot).command) {
+        let status = match self.extent(slot) {
             Ok(extent) if (extent.backing, extent.offset, extent.len) == (source, offset, len) => {
                 let (offset, len) = if kind == IoKind::Flush { (0, 0) } else { (offset, len) };
                 let io = Io { offset, len, ..extent.io(kind, Place::Buffer(place)) };

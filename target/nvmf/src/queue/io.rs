@@ -26,7 +26,7 @@ const PORTION_BUFFER: u32 = 128 << 10;
 const NAMESPACE_ZEROES: u16 = 1 << 7;
 
 /// Blocks of a namespace, as bytes of its backing.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) struct Extent {
     pub(super) backing: BackingRef,
     pub(super) offset: u64,
@@ -46,13 +46,15 @@ impl Extent {
 
 impl Queue {
     /// Checks an I/O command but for its SGL, and says how many bytes of data it moves.
-    pub(super) fn io_need(&self, command: &Command) -> Result<Option<u32>, Status> {
-        match command.io_opcode() {
-            IoOpcode::READ | IoOpcode::WRITE | IoOpcode::COMPARE => {
-                let extent = self.extent(command)?;
-                Ok(Some(extent.len as u32)) // at most the largest transfer: checked in `extent`
-            }
-            IoOpcode::WRITE_ZEROES | IoOpcode::VERIFY => self.extent(command).map(|_| None),
+    pub(super) fn io_need(&mut self, slot: Slot) -> Result<Option<u32>, Status> {
+        let opcode = self.entry(slot).command.io_opcode();
+        if opcode.has_block_range() {
+            let extent = self.extent(slot)?;
+            // At most the largest transfer: checked in `look_up`.
+            return Ok(moves_data(opcode).then_some(extent.len as u32));
+        }
+        let command = &self.entry(slot).command;
+        match opcode {
             IoOpcode::FLUSH => match command.nsid() {
                 NSID_ALL => Ok(None),
                 nsid => self.namespace(nsid).map(|_| None),
@@ -88,21 +90,23 @@ impl Queue {
             self.await_pair_buffer(slot, out);
             return;
         }
-        match (entry.command.io_opcode(), data) {
-            (IoOpcode::WRITE, DataAt::Capsule(at)) if at % ALIGNMENT == 0 => {
-                self.with_data(slot, out);
+        match entry.command.io_opcode() {
+            IoOpcode::READ => self.await_buffer(slot, len, out),
+            IoOpcode::WRITE => match data {
+                DataAt::Capsule(at) if at % ALIGNMENT == 0 => self.with_data(slot, out),
+                _ => self.await_buffer(slot, len, out),
+            },
+            IoOpcode::COMPARE => {
+                // The host's data, if it does not stay in the capsule, and the blocks.
+                let first = if data == DataAt::Host { len.next_multiple_of(ALIGNMENT) } else { 0 };
+                self.await_buffer(slot, first + len, out);
             }
-            (IoOpcode::COMPARE, DataAt::Host) => {
-                self.await_buffer(slot, len.next_multiple_of(ALIGNMENT) + len, out);
-            }
-            (IoOpcode::READ | IoOpcode::WRITE | IoOpcode::COMPARE, _) => {
-                self.await_buffer(slot, len, out);
-            }
-            (IoOpcode::DATASET_MANAGEMENT, DataAt::Capsule(at)) => {
-                self.peek(slot, Place::Capsule(at), len, out);
-            }
-            (IoOpcode::DATASET_MANAGEMENT, DataAt::Host) => self.await_buffer(slot, len, out),
-            (IoOpcode::VERIFY | IoOpcode::COPY, _) => {
+            IoOpcode::DATASET_MANAGEMENT => match data {
+                DataAt::Capsule(at) => self.peek(slot, Place::Capsule(at), len, out),
+                DataAt::Host => self.await_buffer(slot, len, out),
+                DataAt::Nowhere | DataAt::List { .. } => self.with_data(slot, out),
+            },
+            IoOpcode::VERIFY | IoOpcode::COPY => {
                 self.await_buffer(slot, self.portion_buffer(), out);
             }
             _ => self.with_data(slot, out),
@@ -111,36 +115,19 @@ impl Queue {
 
     /// Everything that the command needs from the host is here: asks for its operations.
     pub(super) fn with_data(&mut self, slot: Slot, out: &mut Vec<Action>) {
-        let entry = self.entry(slot);
-        let (command, data, len) = (entry.command, entry.data, entry.len);
-        match command.io_opcode() {
-            IoOpcode::DATASET_MANAGEMENT if data == DataAt::Nowhere => {
-                self.respond(slot, Status::SUCCESS, 0, 0, out);
-                return;
-            }
-            IoOpcode::DATASET_MANAGEMENT => {
-                self.peek(slot, Place::Buffer(0), len, out);
-                return;
-            }
-            IoOpcode::FLUSH => {
-                self.flush(slot, command.nsid(), out);
-                return;
-            }
-            IoOpcode::COPY => {
-                self.look_at_sources(slot, out);
-                return;
-            }
-            _ => {}
+        let opcode = self.entry(slot).command.io_opcode();
+        if !opcode.has_block_range() {
+            self.without_block_range(slot, opcode, out);
+            return;
         }
-        // The namespace may have changed while the command waited.
-        let extent = match self.extent(&command) {
+        let extent = match self.extent(slot) {
             Ok(extent) => extent,
             Err(status) => {
                 self.fail(slot, status, out);
                 return;
             }
         };
-        let io = match command.io_opcode() {
+        let io = match opcode {
             IoOpcode::WRITE => {
                 let place = self.write_place(slot, out);
                 let fua = extent.fua() || self.writes_through();
@@ -162,6 +149,19 @@ impl Queue {
             _ => extent.io(IoKind::Read, self.read_place(slot)),
         };
         self.ask_io(slot, Step::Main, io, out);
+    }
+
+    /// [`Queue::with_data`] of a command that names no range of blocks, or several.
+    fn without_block_range(&mut self, slot: Slot, opcode: IoOpcode, out: &mut Vec<Action>) {
+        let entry = self.entry(slot);
+        match opcode {
+            IoOpcode::FLUSH => self.flush(slot, entry.command.nsid(), out),
+            IoOpcode::COPY => self.look_at_sources(slot, out),
+            IoOpcode::DATASET_MANAGEMENT if entry.data != DataAt::Nowhere => {
+                self.peek(slot, Place::Buffer(0), entry.len, out);
+            }
+            _ => self.respond(slot, Status::SUCCESS, 0, 0, out),
+        }
     }
 
     /// The ranges of a Dataset Management command are here.
@@ -222,51 +222,46 @@ impl Queue {
             self.end(slot, out);
             return;
         }
-        let (opcode, len) = (self.entry(slot).command.io_opcode(), self.entry(slot).len);
-        if let Some(status) = failed
-            && step != Step::ForControl
-        {
-            self.count(slot, IoCounters::count_error);
-            if self.entry(slot).first.is_some() {
-                self.pair_failed(slot, step, status, out);
-                return;
-            }
-            self.fail_midway(slot, status, out);
-            return;
-        }
-        match (step, opcode) {
+        match (step, failed) {
             (Step::ForControl, _) => {
                 self.entry_mut(slot).state = State::AwaitControl;
                 out.push(Action::Flushed { slot, failed });
             }
-            (Step::PairWrite, _) => self.pair_written(slot, out),
-            (_, IoOpcode::WRITE) if self.entry(slot).first.is_some() => {
-                self.pair_goes_on(slot, step, out);
-            }
-            (Step::FlushBeforeRead, _) => {
-                let command = self.entry(slot).command;
-                match self.extent(&command) {
-                    Ok(extent) if opcode == IoOpcode::VERIFY => {
-                        let io = self.portion_to_verify(slot, &extent);
-                        self.ask_io(slot, Step::Main, io, out);
-                    }
-                    Ok(extent) => {
-                        let io = extent.io(IoKind::Read, self.read_place(slot));
-                        self.ask_io(slot, Step::Main, io, out);
-                    }
-                    Err(status) => self.fail(slot, status, out),
-                }
-            }
-            (Step::Main, IoOpcode::READ) => {
+            (_, Some(status)) => self.io_failed(slot, step, status, out),
+            (Step::Main, None) => self.io_succeeded(slot, out),
+            (Step::FlushBeforeRead, None) => self.flushed_before_read(slot, out),
+            (Step::CopyWrite, None) => self.copied(slot, out),
+            (Step::PairWrite, None) => self.pair_written(slot, out),
+        }
+    }
+
+    /// An operation of a command has failed, and none of it is under way any more.
+    fn io_failed(&mut self, slot: Slot, step: Step, status: Status, out: &mut Vec<Action>) {
+        self.count(slot, IoCounters::count_error);
+        match self.entry(slot).first {
+            Some(_) => self.pair_failed(slot, step, status, out),
+            None => self.fail_midway(slot, status, out),
+        }
+    }
+
+    /// The command's own operations have succeeded.
+    fn io_succeeded(&mut self, slot: Slot, out: &mut Vec<Action>) {
+        let entry = self.entry(slot);
+        let len = entry.len;
+        match entry.command.io_opcode() {
+            IoOpcode::READ => {
                 self.count(slot, |counters| counters.count_read(u64::from(len)));
                 self.respond(slot, Status::SUCCESS, 0, len, out);
             }
-            (Step::Main, IoOpcode::WRITE) => {
+            IoOpcode::WRITE if entry.first.is_some() => {
+                self.pair_goes_on(slot, Step::Main, out);
+            }
+            IoOpcode::WRITE => {
                 self.count(slot, |counters| counters.count_write(u64::from(len)));
                 self.respond(slot, Status::SUCCESS, 0, 0, out);
             }
-            (Step::Main, IoOpcode::COMPARE) => {
-                let a = match self.entry(slot).data {
+            IoOpcode::COMPARE => {
+                let a = match entry.data {
                     DataAt::Capsule(at) => Place::Capsule(at),
                     _ => Place::Buffer(0),
                 };
@@ -274,10 +269,30 @@ impl Queue {
                 self.entry_mut(slot).state = State::AwaitCompare;
                 out.push(Action::Compare { slot, a, b, len });
             }
-            (Step::Main, IoOpcode::VERIFY) => self.verified(slot, out),
-            (Step::Main, IoOpcode::COPY) => self.write_copied(slot, out),
-            (Step::CopyWrite, _) => self.copied(slot, out),
-            (Step::Main, _) => self.respond(slot, Status::SUCCESS, 0, 0, out),
+            IoOpcode::VERIFY => self.verified(slot, out),
+            IoOpcode::COPY => self.write_copied(slot, out),
+            _ => self.respond(slot, Status::SUCCESS, 0, 0, out),
+        }
+    }
+
+    /// What was cached of the blocks of a read with Force Unit Access is on the medium: reads them.
+    fn flushed_before_read(&mut self, slot: Slot, out: &mut Vec<Action>) {
+        let entry = self.entry(slot);
+        if entry.first.is_some() {
+            self.pair_goes_on(slot, Step::FlushBeforeRead, out);
+            return;
+        }
+        let opcode = entry.command.io_opcode();
+        match self.extent(slot) {
+            Ok(extent) if opcode == IoOpcode::VERIFY => {
+                let io = self.portion_to_verify(slot, &extent);
+                self.ask_io(slot, Step::Main, io, out);
+            }
+            Ok(extent) => {
+                let io = extent.io(IoKind::Read, self.read_place(slot));
+                self.ask_io(slot, Step::Main, io, out);
+            }
+            Err(status) => self.fail(slot, status, out),
         }
     }
 
@@ -412,8 +427,21 @@ impl Queue {
         view.namespace(nsid).map(|found| &**found).ok_or_else(|| view.absent(nsid).with_dnr())
     }
 
-    /// The bytes that a command with one range of blocks names, checked.
-    pub(super) fn extent(&self, command: &Command) -> Result<Extent, Status> {
+    /// The bytes that the slot's command, one with a range of blocks, names. They are checked when
+    /// they are first asked for, and again only when the namespaces have changed since.
+    pub(super) fn extent(&mut self, slot: Slot) -> Result<Extent, Status> {
+        let entry = self.entry(slot);
+        if entry.checked_against == self.offer {
+            return Ok(entry.extent);
+        }
+        let (extent, offer) = (self.look_up(&entry.command)?, self.offer);
+        let entry = self.entry_mut(slot);
+        (entry.extent, entry.checked_against) = (extent, offer);
+        Ok(extent)
+    }
+
+    /// Checks the range of blocks that a command names.
+    fn look_up(&self, command: &Command) -> Result<Extent, Status> {
         let namespace = self.namespace(command.nsid())?;
         let opcode = command.io_opcode();
         if matches!(opcode, IoOpcode::WRITE | IoOpcode::WRITE_ZEROES) {
@@ -421,10 +449,8 @@ impl Queue {
         }
         let blocks = BlockCommand::from_command(command);
         let len = u64::from(blocks.nlb.count()) << namespace.lba_shift;
-        // Some move no data, so the transfer size does not limit them.
-        let moves = !matches!(opcode, IoOpcode::WRITE_ZEROES | IoOpcode::VERIFY);
         let all = opcode == IoOpcode::WRITE_ZEROES && blocks.flags.bits() & NAMESPACE_ZEROES != 0;
-        if moves && len > u64::from(self.max_transfer()) || all {
+        if moves_data(opcode) && len > u64::from(self.max_transfer()) || all {
             return Err(StatusCode::INVALID_FIELD.with_dnr());
         }
         match blocks.end() {
@@ -453,6 +479,12 @@ impl Queue {
             count(counters);
         }
     }
+}
+
+/// Whether a command with a range of blocks moves data between host and controller: its transfer
+/// size is then limited.
+fn moves_data(opcode: IoOpcode) -> bool {
+    !matches!(opcode, IoOpcode::WRITE_ZEROES | IoOpcode::VERIFY)
 }
 
 pub(super) fn writable(namespace: &NamespaceView) -> Result<(), Status> {

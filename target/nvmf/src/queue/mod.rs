@@ -129,6 +129,8 @@ pub struct Queue {
     /// What the last capsule leaves for a second command of a fused pair.
     fused: Fused,
     limits: Limits,
+    /// Number of what is offered now: grows with each change of the namespaces, from 1.
+    offer: u64,
     /// Submission queue head: entries freed so far, modulo the queue's size.
     head: u16,
 }
@@ -149,6 +151,7 @@ impl Queue {
             reports: Reports::default(),
             fused: Fused::Nothing,
             limits: Limits::default(),
+            offer: 1,
             head: 0,
         }
     }
@@ -272,11 +275,14 @@ impl Queue {
             return;
         }
         self.outstanding += 1;
-        let held = Held { command: Command::from_bytes(*capsule), received, recv };
+        let command = Command::from_bytes(*capsule);
         // Nobody overtakes a capsule that waits: while one does, no slot is free (see `end`).
         match self.free.pop() {
-            Some(slot) => self.start(slot, held, out),
-            None => self.held.push_back(held),
+            Some(slot) => {
+                self.entry_mut(slot).occupy(command, received, recv);
+                self.start(slot, out);
+            }
+            None => self.held.push_back(Held { command, received, recv }),
         }
     }
 
@@ -381,6 +387,7 @@ impl Queue {
     pub fn on_bind(&mut self, binding: Binding) {
         self.head %= binding.sq_entries.max(1);
         self.link = Link::Bound(binding);
+        self.offer += 1;
         self.renew_limits();
     }
 
@@ -391,6 +398,7 @@ impl Queue {
             && new.generation > view.generation
         {
             *view = Arc::clone(new);
+            self.offer += 1;
             self.renew_limits();
         }
     }
@@ -426,18 +434,16 @@ impl Queue {
         }
     }
 
-    /// Takes a capsule into a slot and does as much as can be done now.
-    fn start(&mut self, slot: Slot, capsule: Held, out: &mut Vec<Action>) {
-        let cid = capsule.command.cid();
-        let conflict = self.cid_in_use(cid);
-        let control = self.control_direction(&capsule.command);
-        let entry = self.entry_mut(slot);
-        entry.occupy(capsule.command, capsule.received, capsule.recv);
+    /// A capsule was taken into a slot: does as much as can be done now.
+    fn start(&mut self, slot: Slot, out: &mut Vec<Action>) {
+        let control = self.control_direction(&self.entry(slot).command);
+        let entry = &mut self.entries[usize::from(slot.0)];
+        let cid = entry.command.cid();
+        let (word, bit) = (&mut self.cids[usize::from(cid >> 6)], 1 << (cid & 63));
+        let conflict = *word & bit != 0;
+        *word |= bit;
         entry.owns_cid = !conflict;
         entry.control = control;
-        if !conflict {
-            self.cids[usize::from(cid >> 6)] |= 1 << (cid & 63);
-        }
         let paired = self.pair_up(slot, out);
         let checked = match conflict {
             true => Err(StatusCode::COMMAND_ID_CONFLICT.with_dnr()),
@@ -457,22 +463,20 @@ impl Queue {
         }
         let is_connect = command.fabrics_type() == Some(FabricsType::CONNECT);
         match (&self.link, is_connect) {
-            (Link::Unbound, true) => self.link = Link::Connecting(slot),
             (Link::Bound(_), false) => {}
+            (Link::Unbound, true) => self.link = Link::Connecting(slot),
             _ => return Err(StatusCode::COMMAND_SEQUENCE_ERROR.with_dnr()),
         }
         let Some(need) = self.need(slot)? else { return Ok(()) };
-        let direction = self.entry(slot).direction();
         let in_capsule = self.config.in_capsule;
-        data::locate(self.entry_mut(slot), direction, need, in_capsule)
+        data::locate(self.entry_mut(slot), need, in_capsule)
     }
 
     /// How much data the slot's command moves; `None` when it has none. For I/O commands this is
     /// where namespace, size and range are checked.
-    fn need(&self, slot: Slot) -> Result<Option<Need>, Status> {
-        let entry = self.entry(slot);
-        match entry.control {
-            None => Ok(self.io_need(&entry.command)?.map(Need::Exactly)),
+    fn need(&mut self, slot: Slot) -> Result<Option<Need>, Status> {
+        match self.entry(slot).control {
+            None => Ok(self.io_need(slot)?.map(Need::Exactly)),
             Some(DataDirection::HostToController) => Ok(Some(Need::UpTo(self.config.max_transfer))),
             Some(DataDirection::ControllerToHost) => Ok(Some(Need::UpTo(u32::MAX))),
             Some(DataDirection::None | DataDirection::Bidirectional) => Ok(None),
@@ -497,24 +501,33 @@ impl Queue {
             out.push(Action::Peek { slot, place: Place::Capsule(offset), len });
             return;
         }
-        let (data, len) = (entry.data, entry.len);
-        match self.entry(slot).control {
+        match entry.control {
             None => self.proceed_io(slot, out),
-            Some(DataDirection::HostToController) => match data {
-                DataAt::Host => self.await_buffer(slot, len, out),
-                DataAt::Capsule(at) => self.execute(slot, Some((Place::Capsule(at), len)), out),
-                DataAt::Nowhere | DataAt::List { .. } => self.execute(slot, None, out),
-            },
-            Some(_) => self.execute(slot, None, out),
+            Some(direction) => self.proceed_control(slot, direction, out),
+        }
+    }
+
+    /// The data of a command for the control thread is located.
+    fn proceed_control(&mut self, slot: Slot, direction: DataDirection, out: &mut Vec<Action>) {
+        let entry = self.entry(slot);
+        match (direction, entry.data, entry.len) {
+            (DataDirection::HostToController, DataAt::Host, len) => {
+                self.await_buffer(slot, len, out);
+            }
+            (DataDirection::HostToController, DataAt::Capsule(at), len) => {
+                self.execute(slot, Some((Place::Capsule(at), len)), out);
+            }
+            _ => self.execute(slot, None, out),
         }
     }
 
     /// Gives the receive back, unless the data in it is still wanted, and asks for a buffer.
     fn await_buffer(&mut self, slot: Slot, len: u32, out: &mut Vec<Action>) {
-        if !matches!(self.entry(slot).data, DataAt::Capsule(_)) {
-            self.release_recv(slot, out);
+        let entry = self.entry_mut(slot);
+        entry.state = State::AwaitBuffer;
+        if !matches!(entry.data, DataAt::Capsule(_)) {
+            entry.release_recv(out);
         }
-        self.entry_mut(slot).state = State::AwaitBuffer;
         out.push(Action::Allocate { slot, len });
     }
 
@@ -565,37 +578,36 @@ impl Queue {
         push: u32,
         out: &mut Vec<Action>,
     ) {
-        self.release_recv(slot, out);
-        let (entries, flow_control) = match &self.link {
-            Link::Bound(binding) => (binding.sq_entries.max(1), binding.flow_control),
+        let (size, flow_control) = match self.link {
+            Link::Bound(ref binding) => (binding.sq_entries.max(1), binding.flow_control),
             Link::Unbound | Link::Connecting(_) => (self.config.sq_entries.max(1), true),
         };
-        self.head = if self.head + 1 >= entries { 0 } else { self.head + 1 };
-        let head = self.head;
+        self.head = if self.head + 1 >= size { 0 } else { self.head + 1 };
         if let Link::Connecting(by) = self.link
             && by == slot
         {
             self.link = Link::Unbound;
         }
-        self.give_back_cid(slot);
         self.outstanding -= 1;
+        self.give_back_cid(slot);
+        let sqhd = if flow_control { self.head } else { SQHD_NO_FLOW_CONTROL };
         let on_io_queue = self.config.qid != 0;
         let entry = self.entry_mut(slot);
-        let close = on_io_queue
+        entry.release_recv(out);
+        let close = entry.control.is_some()
+            && on_io_queue
             && status.is_success()
             && entry.command.fabrics_type() == Some(FabricsType::DISCONNECT);
         entry.state = State::AwaitSent { close };
         let mut completion = Completion::new(entry.command.cid(), status);
-        completion.sqhd = if flow_control { head } else { SQHD_NO_FLOW_CONTROL };
+        completion.sqhd = sqhd;
         completion.set_result64(result);
         let invalidate = entry.invalidate;
         out.push(Action::Respond { slot, completion, push, invalidate });
     }
 
     fn release_recv(&mut self, slot: Slot, out: &mut Vec<Action>) {
-        if let Some(recv) = self.entry_mut(slot).recv.take() {
-            out.push(Action::ReleaseRecv(recv));
-        }
+        self.entry_mut(slot).release_recv(out);
     }
 
     /// Frees a slot and lets the next capsule have it.
@@ -610,15 +622,13 @@ impl Queue {
             self.give_back_cid(slot);
             self.outstanding -= 1;
         }
-        if let Some(held) = self.held.pop_front() {
-            self.start(slot, held, out);
-        } else {
-            self.free.push(slot);
+        match self.held.pop_front() {
+            None => self.free.push(slot),
+            Some(Held { command, received, recv }) => {
+                self.entry_mut(slot).occupy(command, received, recv);
+                self.start(slot, out);
+            }
         }
-    }
-
-    fn cid_in_use(&self, cid: u16) -> bool {
-        self.cids[usize::from(cid >> 6)] & 1 << (cid & 63) != 0
     }
 
     fn give_back_cid(&mut self, slot: Slot) {

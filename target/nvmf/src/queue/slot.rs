@@ -1,6 +1,7 @@
 //! A command's place: what it is, where its data is, and what it waits for.
 
-use super::action::{MAX_SEGMENTS, RecvToken, RemoteSegment};
+use super::action::{Action, MAX_SEGMENTS, RecvToken, RemoteSegment};
+use super::io::Extent;
 use crate::target::AbortToken;
 use crate::{BackingRef, Slot};
 use nvme_spec_types::{Command, DataDirection, Status};
@@ -126,6 +127,10 @@ pub(super) struct Entry {
     pub(super) len: u32,
     segments: [RemoteSegment; MAX_SEGMENTS],
     segment_count: u8,
+    /// Its blocks, if it has one range of them, and the number of the offer that they were checked
+    /// against; no offer has number 0.
+    pub(super) extent: Extent,
+    pub(super) checked_against: u64,
     /// Where the next pull puts its first byte in the buffer.
     pub(super) pull_to: u32,
     /// Of the second command of a fused pair: the first.
@@ -159,6 +164,8 @@ impl Entry {
             len: 0,
             segments: [RemoteSegment::default(); MAX_SEGMENTS],
             segment_count: 0,
+            extent: Extent::default(),
+            checked_against: 0,
             pull_to: 0,
             first: None,
             claims: false,
@@ -179,11 +186,19 @@ impl Entry {
         self.data = DataAt::Nowhere;
         self.len = 0;
         self.segment_count = 0;
+        self.checked_against = 0;
         self.pull_to = 0;
         self.first = None;
         self.progress = Progress::default();
         self.invalidate = None;
         self.abort = None;
+    }
+
+    /// Gives the receive back, if it is still held.
+    pub(super) fn release_recv(&mut self, out: &mut Vec<Action>) {
+        if let Some(recv) = self.recv.take() {
+            out.push(Action::ReleaseRecv(recv));
+        }
     }
 
     pub(super) fn segments(&self) -> &[RemoteSegment] {

@@ -45,20 +45,20 @@ impl Queue {
 
     /// Asks for the turn of a command that is about to take a buffer; returns whether it must.
     pub(super) fn awaits_turn(&mut self, slot: Slot, out: &mut Vec<Action>) -> bool {
-        let entry = self.entry(slot);
         // The second command of a fused pair asks for both.
-        if !self.limits.any || entry.command.fuse() == Fuse::First {
+        if !self.limits.any || self.entry(slot).command.fuse() == Fuse::First {
             return false;
         }
         if self.limits(slot).iter().all(Option::is_none) {
             return false;
         }
+        let entry = self.entry(slot);
         let commands = if entry.first.is_some() { 2 } else { 1 };
         let bytes = match entry.command.io_opcode() {
             IoOpcode::READ | IoOpcode::WRITE | IoOpcode::COMPARE => {
                 u64::from(commands) * u64::from(entry.len)
             }
-            IoOpcode::VERIFY => self.extent(&entry.command).map_or(0, |extent| extent.len),
+            IoOpcode::VERIFY => entry.extent.len,
             _ => 0,
         };
         if !matches!(entry.data, DataAt::Capsule(_)) {

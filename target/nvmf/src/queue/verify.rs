@@ -21,9 +21,8 @@ impl Queue {
 
     /// A portion is read: goes on with the next, or is done.
     pub(super) fn verified(&mut self, slot: Slot, out: &mut Vec<Action>) {
-        let command = self.entry(slot).command;
         // The namespace may have changed since the last portion.
-        let extent = match self.extent(&command) {
+        let extent = match self.extent(slot) {
             Ok(extent) => extent,
             Err(status) => {
                 self.fail(slot, status, out);
