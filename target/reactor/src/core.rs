@@ -45,7 +45,7 @@ use crate::mail::{QueueParams, ToControl, ToCore};
 use crate::pool::{Buddy, Standing};
 use backing::{BackingId, BlockIo, IoDone};
 use claims::Claims;
-use conn::{Conn, Phase};
+use conn::{Conn, here};
 pub use latency::{BUCKETS, Latency};
 use limits::Lines;
 use nvme_spec_types::status::StatusCode;
@@ -384,19 +384,24 @@ impl<D: Device, B: BlockIo> Core<D, B> {
         let told = out.len();
         let mut worked = !self.dirty.is_empty();
 
-        let mut wcs = std::mem::take(&mut self.wcs);
-        worked |= self.device.poll_cq(now, COMPLETIONS_PER_TURN, &mut wcs) > 0;
-        for wc in wcs.drain(..) {
-            self.on_wc(now, wc, out);
+        if self.device.poll_cq(now, COMPLETIONS_PER_TURN, &mut self.wcs) > 0 {
+            worked = true;
+            let mut wcs = std::mem::take(&mut self.wcs);
+            for wc in &wcs {
+                self.on_wc(now, wc, out);
+            }
+            wcs.clear();
+            self.wcs = wcs;
         }
-        self.wcs = wcs;
-
-        let mut dones = std::mem::take(&mut self.dones);
-        worked |= self.io.poll(now, &mut dones) > 0;
-        for done in dones.drain(..) {
-            self.on_io(now, done, out);
+        if self.io.poll(now, &mut self.dones) > 0 {
+            worked = true;
+            let mut dones = std::mem::take(&mut self.dones);
+            for &done in &dones {
+                self.on_io(now, done, out);
+            }
+            dones.clear();
+            self.dones = dones;
         }
-        self.dones = dones;
 
         worked |= self.give_turns(now, out);
         self.grant_buffers(now, out);
@@ -594,21 +599,16 @@ impl<D: Device, B: BlockIo> Core<D, B> {
 
     /// A connection that is known to be here.
     fn conn(&mut self, c: u16) -> &mut Conn {
-        self.conns[usize::from(c)].as_mut().expect("a connection that is here")
+        here(&mut self.conns, c)
     }
 
     /// A connection that is known to be here, and where its queue puts what it asks for.
     fn conn_and_actions(&mut self, c: u16) -> (&mut Conn, &mut Vec<Action>) {
-        let conn = self.conns[usize::from(c)].as_mut().expect("a connection that is here");
-        (conn, &mut self.actions)
+        (here(&mut self.conns, c), &mut self.actions)
     }
 
     /// Has `serve` look at a connection at the end of the turn.
     fn mark_dirty(&mut self, c: u16) {
-        let conn = self.conn(c);
-        if !conn.dirty && conn.phase == Phase::Open {
-            conn.dirty = true;
-            self.dirty.push(c);
-        }
+        here(&mut self.conns, c).mark_dirty(c, &mut self.dirty);
     }
 }

@@ -190,8 +190,8 @@ impl Buddy {
 
 /// The level whose blocks hold `len` bytes.
 fn level_of(len: u32) -> usize {
-    let pages = len.div_ceil(PAGE).max(1);
-    pages.next_power_of_two().trailing_zeros() as usize
+    let last_page = (len.max(1) - 1) / PAGE;
+    (u32::BITS - last_page.leading_zeros()) as usize
 }
 
 /// Memory that lives with connections and receive queues, in whole pages.

@@ -137,6 +137,7 @@ impl Region {
     ///
     /// # Panics
     /// If the span reaches past the region: our own bug, never a host's doing.
+    #[inline]
     pub fn addr(&self, span: Span) -> NonNull<u8> {
         self.check(span);
         // SAFETY: the offset was just checked to lie within the mapping.
@@ -147,6 +148,7 @@ impl Region {
     ///
     /// # Panics
     /// If the span reaches past the region or the lengths differ.
+    #[inline]
     pub fn read(&self, span: Span, out: &mut [u8]) {
         assert_eq!(span.len() as usize, out.len(), "copy out: lengths differ");
         let from = self.addr(span);
@@ -159,6 +161,7 @@ impl Region {
     ///
     /// # Panics
     /// If the span reaches past the region or is shorter than `bytes`.
+    #[inline]
     pub fn write(&self, span: Span, bytes: &[u8]) {
         assert!(bytes.len() <= span.len() as usize, "copy in: span too short");
         let to = self.addr(span);
@@ -211,6 +214,7 @@ impl Region {
         None
     }
 
+    #[inline]
     fn check(&self, span: Span) {
         assert!(
             span.end() <= self.len as u64,

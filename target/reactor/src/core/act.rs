@@ -1,11 +1,12 @@
 //! Carrying out what a queue asks for.
 
-use super::conn::{Conn, Doing, Phase, tag};
+use super::conn::{Conn, Doing, Phase, here, tag};
 use super::receive::{Ring, of_token};
 use super::{BufferWait, Core};
 use crate::mail::{Range, ToControl};
 use crate::status::exec_status;
 use backing::{BackingId, BlockIo, IoError, IoOp, IoRequest};
+use nvme_spec_types::Completion;
 use nvmf::Slot;
 use nvmf::queue::{Action, Io, IoKind, Place, RecvToken};
 use rdma::{Device, Now};
@@ -13,10 +14,32 @@ use region::Span;
 
 impl<D: Device, B: BlockIo> Core<D, B> {
     /// Carries out what a queue has asked for, and what follows from it, in order.
+    #[inline]
     pub(super) fn carry_out(&mut self, now: Now, c: u16, out: &mut Vec<ToControl<D::Endpoint>>) {
+        if !self.actions.is_empty() {
+            self.carry_out_all(now, c, out);
+        }
+    }
+
+    fn carry_out_all(&mut self, now: Now, c: u16, out: &mut Vec<ToControl<D::Endpoint>>) {
         let mut at = 0;
-        while let Some(&action) = self.actions.get(at) {
-            self.act(now, c, action, out);
+        while at < self.actions.len() {
+            // What most commands ask for is read where it is, the rest is copied.
+            match self.actions[at] {
+                Action::ReleaseRecv(token) => {
+                    let open = here(&mut self.conns, c).phase == Phase::Open;
+                    self.release_recv(token, open);
+                }
+                Action::Allocate { slot, len } => self.allocate(c, slot, len),
+                Action::Io { slot, io } => {
+                    here(&mut self.conns, c).slot(slot).begin(self.now_ns);
+                    self.submit(now, c, slot, io, false);
+                }
+                Action::Respond { slot, completion, push, invalidate } => {
+                    self.respond(c, slot, &completion, push, invalidate, out);
+                }
+                action => self.act(now, c, action, out),
+            }
             at += 1;
         }
         self.actions.clear();
@@ -25,29 +48,91 @@ impl<D: Device, B: BlockIo> Core<D, B> {
         }
     }
 
+    /// Grants a buffer, or a place in line for one.
+    fn allocate(&mut self, c: u16, slot: Slot, len: u32) {
+        let conn = here(&mut self.conns, c);
+        let state = conn.slot(slot);
+        state.begin(self.now_ns);
+        // Nobody overtakes a command that waits.
+        let granted = if self.buffer_waits.is_empty() { self.buddy.allocate(len) } else { None };
+        match granted {
+            Some(buffer) => {
+                state.buffer = buffer;
+                conn.queue.on_buffer(slot, &mut self.actions);
+            }
+            None => {
+                self.stats.buffer_waits += 1;
+                self.buffer_waits.push_back(BufferWait { conn: c, slot, len });
+            }
+        }
+    }
+
+    /// Stages a response.
+    fn respond(
+        &mut self,
+        c: u16,
+        slot: Slot,
+        completion: &Completion,
+        push: u32,
+        invalidate: Option<u32>,
+        out: &mut Vec<ToControl<D::Endpoint>>,
+    ) {
+        let conn = here(&mut self.conns, c);
+        self.region.write(conn.cqe(slot), &completion.to_bytes());
+        if !completion.status.is_success() {
+            *self.failures.entry(completion.status.code).or_insert(0) += 1;
+        }
+        conn.send_waits.push_back(slot);
+        conn.mark_dirty(c, &mut self.dirty);
+        let state = conn.slot(slot);
+        state.doing = Doing::Responding;
+        state.segment = 0;
+        state.moved = 0;
+        state.push = push;
+        state.invalidate = invalidate;
+        // A command that failed at once has not begun.
+        let began_ns = std::mem::take(&mut state.began_ns);
+        if push == 0 {
+            self.take_back_buffer(c, slot);
+        }
+        if began_ns != 0 {
+            let took_ns = self.now_ns.saturating_sub(began_ns);
+            self.stats.command_latency.count(took_ns);
+            if took_ns > self.slow_ns {
+                self.tell_slow(c, slot, took_ns, out);
+            }
+        }
+    }
+
+    /// Tells the control thread of a slow command, of one a turn.
+    #[cold]
+    fn tell_slow(
+        &mut self,
+        c: u16,
+        slot: Slot,
+        took_ns: u64,
+        out: &mut Vec<ToControl<D::Endpoint>>,
+    ) {
+        if self.told_slow {
+            self.untold_slow += 1;
+            return;
+        }
+        self.told_slow = true;
+        let missed = std::mem::take(&mut self.untold_slow);
+        let conn = here(&mut self.conns, c);
+        let (key, command) = (conn.key, *conn.queue.command(slot));
+        out.push(ToControl::Slow { key, command, took_ns, missed });
+    }
+
+    /// Carries out one of the rarer actions.
+    #[inline(never)]
     fn act(&mut self, now: Now, c: u16, action: Action, out: &mut Vec<ToControl<D::Endpoint>>) {
-        let conn = self.conns[usize::from(c)].as_deref_mut().expect("a connection that is here");
+        let conn = here(&mut self.conns, c);
         match action {
-            Action::ReleaseRecv(token) => {
-                let open = conn.phase == Phase::Open;
-                self.release_recv(token, open);
-            }
-            Action::Allocate { slot, len } => {
-                conn.slot(slot).begin(self.now_ns);
-                // Nobody overtakes a command that waits.
-                let granted =
-                    if self.buffer_waits.is_empty() { self.buddy.allocate(len) } else { None };
-                match granted {
-                    Some(buffer) => {
-                        conn.slot(slot).buffer = buffer;
-                        conn.queue.on_buffer(slot, &mut self.actions);
-                    }
-                    None => {
-                        self.stats.buffer_waits += 1;
-                        self.buffer_waits.push_back(BufferWait { conn: c, slot, len });
-                    }
-                }
-            }
+            Action::ReleaseRecv(_)
+            | Action::Allocate { .. }
+            | Action::Io { .. }
+            | Action::Respond { .. } => unreachable!("carried out where they are"),
             Action::AskTurn { slot, commands, bytes } => {
                 self.ask_turn(now, c, slot, commands, bytes);
             }
@@ -73,17 +158,13 @@ impl<D: Device, B: BlockIo> Core<D, B> {
                 state.segment = 0;
                 state.moved = to;
                 conn.read_waits.push_back(slot);
-                self.mark_dirty(c);
+                conn.mark_dirty(c, &mut self.dirty);
             }
             Action::Peek { slot, place: at, len } => {
                 let source = place(&self.rings, conn, slot, at, len);
                 let bytes = &mut self.scratch[..len as usize];
                 self.region.read(source, bytes);
                 conn.queue.on_payload(slot, bytes, &mut self.actions);
-            }
-            Action::Io { slot, io } => {
-                conn.slot(slot).begin(self.now_ns);
-                self.submit(now, c, slot, io, false);
             }
             Action::Claim { slot, backing, offset, len } => {
                 let range = Range { backing, start: offset, end: offset + len };
@@ -121,40 +202,6 @@ impl<D: Device, B: BlockIo> Core<D, B> {
                 let bytes = conn.queue.take_fill(slot);
                 self.region.write(conn.slot(slot).buffer, &bytes);
             }
-            Action::Respond { slot, completion, push, invalidate } => {
-                self.region.write(conn.cqe(slot), &completion.to_bytes());
-                if !completion.status.is_success() {
-                    *self.failures.entry(completion.status.code).or_insert(0) += 1;
-                }
-                let state = conn.slot(slot);
-                state.doing = Doing::Responding;
-                // A command that failed at once has not begun.
-                if state.began_ns != 0 {
-                    let took_ns = self.now_ns.saturating_sub(state.began_ns);
-                    self.stats.command_latency.count(took_ns);
-                    state.began_ns = 0;
-                    if took_ns > self.slow_ns {
-                        if self.told_slow {
-                            self.untold_slow += 1;
-                        } else {
-                            self.told_slow = true;
-                            let missed = std::mem::take(&mut self.untold_slow);
-                            let (key, command) = (conn.key, *conn.queue.command(slot));
-                            out.push(ToControl::Slow { key, command, took_ns, missed });
-                        }
-                    }
-                }
-                let state = conn.slot(slot);
-                state.segment = 0;
-                state.moved = 0;
-                state.push = push;
-                state.invalidate = invalidate;
-                conn.send_waits.push_back(slot);
-                if push == 0 {
-                    self.take_back_buffer(c, slot);
-                }
-                self.mark_dirty(c);
-            }
             Action::Close(reason) => {
                 self.to_close.get_or_insert(reason);
             }
@@ -175,7 +222,7 @@ impl<D: Device, B: BlockIo> Core<D, B> {
         {
             io.place = Place::Buffer(0);
         }
-        let conn = self.conns[usize::from(c)].as_deref_mut().expect("a connection that is here");
+        let conn = here(&mut self.conns, c);
         let backing = at.and_then(|at| {
             let backing = self.backings[usize::from(at)].as_mut()?;
             let stays = !backing.removing || resumed || self.claims.uses(io.backing.0);
@@ -189,7 +236,7 @@ impl<D: Device, B: BlockIo> Core<D, B> {
         };
         backing.in_flight += 1;
         conn.ios += 1;
-        let state = conn.slot(slot);
+        let state = &mut conn.slots[usize::from(slot.0)];
         if state.ios > 0 {
             let before = state.touches;
             state.touches.start = before.start.min(touches.start);
@@ -224,7 +271,7 @@ impl<D: Device, B: BlockIo> Core<D, B> {
     /// writes that wait for a slow disk do not keep other hosts' capsules out. Returns whether it
     /// did: it needs a buffer that is free now.
     fn vacate_recv(&mut self, c: u16, slot: Slot, from: u32, len: u32) -> bool {
-        let conn = self.conns[usize::from(c)].as_deref_mut().expect("a connection that is here");
+        let conn = here(&mut self.conns, c);
         let token = conn.queue.recv(slot);
         let ring = self.rings[usize::from(of_token(token).0)].as_ref();
         if !ring.is_some_and(Ring::is_low) || !self.buffer_waits.is_empty() {
@@ -242,14 +289,19 @@ impl<D: Device, B: BlockIo> Core<D, B> {
 
     /// Gives a slot's buffer back to the pool, if it has one.
     pub(super) fn take_back_buffer(&mut self, c: u16, slot: Slot) {
-        let conn = self.conns[usize::from(c)].as_deref_mut().expect("a connection that is here");
-        let buffer = std::mem::take(&mut conn.slot(slot).buffer);
-        if !buffer.is_empty() {
+        let buffer = std::mem::take(&mut here(&mut self.conns, c).slot(slot).buffer);
+        self.free_buffer(buffer);
+    }
+
+    /// Gives a buffer back to the pool; an empty one is none.
+    pub(super) fn free_buffer(&mut self, buffer: Span) {
+        if buffer.is_empty() {
+            return;
+        }
+        self.buddy.free(buffer);
+        #[cfg(feature = "plant")]
+        if self.takes_effect(super::Plant::BufferFreedTwice) {
             self.buddy.free(buffer);
-            #[cfg(feature = "plant")]
-            if self.takes_effect(super::Plant::BufferFreedTwice) {
-                self.buddy.free(buffer);
-            }
         }
     }
 }

@@ -1,24 +1,26 @@
 //! What the two seams report: capsules, ended work requests, ended operations.
 
-use super::conn::{Doing, Kind, Phase, parts, tag_parts};
-use super::receive::{RecvState, token};
+use super::conn::{Doing, Kind, Phase, here, parts, tag_parts};
+use super::receive::token;
 use super::{Core, NONE};
 use crate::mail::ToControl;
 use crate::status::exec_status;
 use backing::{BlockIo, IoDone};
 use nvme_spec_types::command::COMMAND_SIZE;
 use nvmf::Slot;
+use nvmf::queue::RecvToken;
 use rdma::{Device, Now, Wc, WcOp};
+use region::Span;
 
 impl<D: Device, B: BlockIo> Core<D, B> {
     /// A work request has ended.
-    pub(super) fn on_wc(&mut self, now: Now, wc: Wc, out: &mut Vec<ToControl<D::Endpoint>>) {
+    pub(super) fn on_wc(&mut self, now: Now, wc: &Wc, out: &mut Vec<ToControl<D::Endpoint>>) {
         let (kind, number, generation, slot) = parts(wc.wr_id);
         if kind == Kind::Recv {
             self.on_recv(now, wc, number, slot, out);
             return;
         }
-        let conn = self.conns.get_mut(usize::from(number)).and_then(|conn| conn.as_deref_mut());
+        let conn = self.conns.get(usize::from(number)).and_then(|conn| conn.as_deref());
         let Some(conn) =
             conn.filter(|conn| conn.generation == generation && conn.phase != Phase::Orphan)
         else {
@@ -42,25 +44,27 @@ impl<D: Device, B: BlockIo> Core<D, B> {
         if kind == Kind::Read && self.takes_effect(super::Plant::ReadCreditLeaked) {
             self.conn(number).reads += 1;
         }
-        let conn = self.conn(number);
-        let (credits, signaled) = {
-            let state = conn.slot(slot);
-            // A READ gives its own credit back, the others those of all before them.
-            let credits = if kind == Kind::Read { 1 } else { state.credits };
-            state.credits -= credits;
-            state.signaled -= 1;
-            (credits, state.signaled)
-        };
+        let conn = here(&mut self.conns, number);
+        let state = &mut conn.slots[usize::from(slot.0)];
+        // A READ gives its own credit back, the others those of all before them.
+        let credits = if kind == Kind::Read { 1 } else { state.credits };
+        state.credits -= credits;
+        state.signaled -= 1;
+        let signaled = state.signaled;
         conn.sends -= u32::from(credits);
         conn.signaled -= 1;
-        match kind {
-            Kind::Read => conn.reads -= 1,
-            Kind::Send => {
-                conn.slot(slot).sent = false;
-                conn.responses -= 1;
+        let done = match kind {
+            Kind::Read => {
+                conn.reads -= 1;
+                signaled == 0 && usize::from(state.segment) == conn.queue.segments(slot).len()
             }
-            Kind::Recv | Kind::Write | Kind::LastWrite => {}
-        }
+            Kind::Send => {
+                state.sent = false;
+                conn.responses -= 1;
+                true
+            }
+            Kind::Recv | Kind::Write | Kind::LastWrite => false,
+        };
         if conn.phase != Phase::Open {
             if signaled == 0 {
                 self.answer_request(now, number, slot, out);
@@ -69,17 +73,8 @@ impl<D: Device, B: BlockIo> Core<D, B> {
             return;
         }
         if !conn.send_waits.is_empty() || !conn.read_waits.is_empty() {
-            self.mark_dirty(number);
+            conn.mark_dirty(number, &mut self.dirty);
         }
-        let conn = self.conn(number);
-        let done = match kind {
-            Kind::Read => {
-                let all = conn.queue.segments(slot).len();
-                signaled == 0 && usize::from(conn.slot(slot).segment) == all
-            }
-            Kind::Send => true,
-            Kind::Recv | Kind::Write | Kind::LastWrite => false,
-        };
         if done {
             self.answer_request(now, number, slot, out);
         }
@@ -93,21 +88,21 @@ impl<D: Device, B: BlockIo> Core<D, B> {
         slot: Slot,
         out: &mut Vec<ToControl<D::Endpoint>>,
     ) {
-        let doing = std::mem::replace(&mut self.conn(c).slot(slot).doing, Doing::Nothing);
-        let closing = self.conn(c).phase != Phase::Open;
+        let conn = here(&mut self.conns, c);
+        let closing = conn.phase != Phase::Open;
+        let state = conn.slot(slot);
+        let doing = std::mem::replace(&mut state.doing, Doing::Nothing);
         if doing == Doing::Pulling && !closing {
-            let asked_ns = self.conn(c).slot(slot).asked_ns;
-            self.stats.pull_latency.count(self.now_ns.saturating_sub(asked_ns));
+            self.stats.pull_latency.count(self.now_ns.saturating_sub(state.asked_ns));
         }
-        if closing || doing == Doing::Responding {
-            self.take_back_buffer(c, slot);
-        }
-        let (conn, actions) = self.conn_and_actions(c);
+        let ends = closing || doing == Doing::Responding;
+        let buffer = if ends { std::mem::take(&mut state.buffer) } else { Span::default() };
         match doing {
-            Doing::Pulling => conn.queue.on_pulled(slot, actions),
-            Doing::Responding => conn.queue.on_sent(slot, actions),
+            Doing::Responding => conn.queue.on_sent(slot, &mut self.actions),
+            Doing::Pulling => conn.queue.on_pulled(slot, &mut self.actions),
             Doing::Nothing => {}
         }
+        self.free_buffer(buffer);
         self.carry_out(now, c, out);
     }
 
@@ -115,89 +110,89 @@ impl<D: Device, B: BlockIo> Core<D, B> {
     fn on_recv(
         &mut self,
         now: Now,
-        wc: Wc,
+        wc: &Wc,
         ring: u16,
         at: u16,
         out: &mut Vec<ToControl<D::Endpoint>>,
     ) {
         let known = self.rings.get_mut(usize::from(ring)).and_then(Option::as_mut);
-        let Some(entry) =
-            known.filter(|entry| entry.states.get(usize::from(at)) == Some(&RecvState::Posted))
-        else {
+        let Some(head) = known.and_then(|entry| entry.take(at)) else {
             self.stats.strays += 1;
             return;
         };
-        entry.states[usize::from(at)] = RecvState::Held;
-        entry.posted -= 1;
-        let (head, shared) = (entry.head(at), entry.shared);
         let token = token(ring, at);
         let c = self.by_qp.get(wc.qp.0 as usize).copied().unwrap_or(NONE);
-        if c == NONE {
-            // The queue pair is gone; a shared receive goes back into use.
-            self.stats.strays += 1;
-            self.release_recv(token, false);
-            return;
-        }
-        let received = match wc.op {
-            WcOp::Recv { byte_len, .. } if wc.is_ok() => byte_len,
-            _ => {
-                self.release_recv(token, false);
-                if self.conn(c).phase == Phase::Open {
-                    let reason = format!("a receive failed: {:?}", wc.status);
-                    self.close(now, c, Some(reason), out);
-                }
-                self.try_detach(c, out);
-                return;
+        let conn = self.conns.get_mut(usize::from(c)).and_then(|conn| conn.as_deref_mut());
+        match (conn, wc.op) {
+            (Some(conn), WcOp::Recv { byte_len, .. })
+                if wc.is_ok() && conn.phase == Phase::Open =>
+            {
+                // The capsule is copied once before it is looked at: the host could write it again.
+                let mut capsule = [0; COMMAND_SIZE];
+                self.region.read(head, &mut capsule);
+                self.stats.capsules += 1;
+                conn.activity.mark(now);
+                conn.activity.count_capsule();
+                conn.queue.on_capsule(&capsule, byte_len, token, &mut self.actions);
+                self.carry_out(now, c, out);
             }
-        };
-        if self.conn(c).phase != Phase::Open {
-            self.release_recv(token, false);
-            self.try_detach(c, out);
+            _ => self.on_recv_in_vain(now, wc, c, token, out),
+        }
+    }
+
+    /// A receive came back without a message that anybody wants.
+    #[cold]
+    fn on_recv_in_vain(
+        &mut self,
+        now: Now,
+        wc: &Wc,
+        c: u16,
+        token: RecvToken,
+        out: &mut Vec<ToControl<D::Endpoint>>,
+    ) {
+        self.release_recv(token, false);
+        if c == NONE {
+            // The queue pair is gone; a shared receive went back into use.
+            self.stats.strays += 1;
             return;
         }
-        debug_assert!(shared || self.conn(c).ring == ring);
-        // The capsule is copied once before it is looked at: the host could write it again.
-        let mut capsule = [0; COMMAND_SIZE];
-        self.region.read(head, &mut capsule);
-        self.stats.capsules += 1;
-        let (conn, actions) = self.conn_and_actions(c);
-        conn.activity.mark(now);
-        conn.activity.count_capsule();
-        conn.queue.on_capsule(&capsule, received, token, actions);
-        self.carry_out(now, c, out);
+        if self.conn(c).phase == Phase::Open {
+            let reason = format!("a receive failed: {:?}", wc.status);
+            self.close(now, c, Some(reason), out);
+        }
+        self.try_detach(c, out);
     }
 
     /// An operation on a backing has ended.
     pub(super) fn on_io(&mut self, now: Now, done: IoDone, out: &mut Vec<ToControl<D::Endpoint>>) {
         let (c, generation, slot, at) = tag_parts(done.tag);
-        let here = self.conns.get(usize::from(c)).and_then(|conn| conn.as_deref());
-        if here.is_none_or(|conn| conn.generation != generation) {
+        let conn = self.conns.get_mut(usize::from(c)).and_then(|conn| conn.as_deref_mut());
+        let Some(conn) = conn.filter(|conn| conn.generation == generation) else {
             self.stats.strays += 1;
             return;
-        }
-        self.stats.io_errors += u64::from(done.result.is_err());
-        let asked_ns = here.map_or(0, |conn| conn.slots[usize::from(slot)].asked_ns);
-        let took_ns = self.now_ns.saturating_sub(asked_ns);
-        self.stats.disk_latency.count(took_ns);
-        if let Some(backing) = self.backings.get_mut(usize::from(at)).and_then(Option::as_mut) {
-            backing.in_flight -= 1;
-            backing.latency.count(took_ns);
-            if backing.removing {
-                self.finish_removal(at, out);
-            }
-        }
+        };
         let slot = Slot(slot);
-        let conn = self.conn(c);
         conn.ios -= 1;
-        let state = conn.slot(slot);
+        let state = &mut conn.slots[usize::from(slot.0)];
         state.ios -= 1;
         let last = state.ios == 0;
-        let phase = conn.phase;
+        let took_ns = self.now_ns.saturating_sub(state.asked_ns);
+        self.stats.io_errors += u64::from(done.result.is_err());
+        self.stats.disk_latency.count(took_ns);
+        let mut removing = false;
+        if let Some(Some(backing)) = self.backings.get_mut(usize::from(at)) {
+            backing.in_flight -= 1;
+            backing.latency.count(took_ns);
+            removing = backing.removing;
+        }
         if last && self.claims.any() {
             self.claims.ended(c, slot, out);
         }
-        let (conn, actions) = self.conn_and_actions(c);
-        conn.queue.on_io_done(slot, exec_status(done.result), actions);
+        conn.queue.on_io_done(slot, exec_status(done.result), &mut self.actions);
+        let phase = conn.phase;
+        if removing {
+            self.finish_removal(at, out);
+        }
         if last && phase != Phase::Open {
             self.take_back_buffer(c, slot);
         }

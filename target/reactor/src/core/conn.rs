@@ -178,10 +178,23 @@ impl Conn {
         &mut self.slots[usize::from(slot.0)]
     }
 
+    /// Puts it on the list of connections to serve at the end of the turn, unless it is closing.
+    pub(super) fn mark_dirty(&mut self, c: u16, dirty: &mut Vec<u16>) {
+        if !self.dirty && self.phase == Phase::Open {
+            self.dirty = true;
+            dirty.push(c);
+        }
+    }
+
     /// Where the slot's completion entry is.
     pub(super) fn cqe(&self, slot: Slot) -> Span {
         self.cqes.slice(u32::from(slot.0) * CQE, CQE)
     }
+}
+
+/// A connection that is known to be here, of all of a core.
+pub(super) fn here(conns: &mut [Option<Box<Conn>>], c: u16) -> &mut Conn {
+    conns[usize::from(c)].as_deref_mut().expect("a connection that is here")
 }
 
 /// What a work request is.

@@ -44,8 +44,31 @@ impl Ring {
         self.shared && (self.posted as usize) < self.states.len() / 4
     }
 
+    /// A posted receive has ended: it is held from now on. Returns where its capsule is; `None` when
+    /// it was not posted.
+    pub(super) fn take(&mut self, at: u16) -> Option<Span> {
+        let state = self.states.get_mut(usize::from(at))?;
+        if *state != RecvState::Posted {
+            return None;
+        }
+        *state = RecvState::Held;
+        self.posted -= 1;
+        Some(self.head(at))
+    }
+
+    /// Posts a receive. `number` is the ring's own.
+    fn post<D: Device>(&mut self, device: &mut D, number: u16, at: u16) {
+        let state = &mut self.states[usize::from(at)];
+        assert!(*state != RecvState::Posted, "a receive posted twice");
+        *state = RecvState::Posted;
+        self.posted += 1;
+        let wr_id = wr_id(Kind::Recv, number, 0, at);
+        let wr = RecvWr { wr_id, head: self.head(at), tail: self.data(at) };
+        device.post_recv(self.id, wr);
+    }
+
     /// Where a capsule arrives.
-    pub(super) fn head(&self, at: u16) -> Span {
+    fn head(&self, at: u16) -> Span {
         self.area.slice(u32::from(at) * CAPSULE, CAPSULE)
     }
 
@@ -116,7 +139,7 @@ impl<D: Device, B: BlockIo> Core<D, B> {
                 return None;
             }
         } as u16;
-        self.rings[usize::from(at)] = Some(Ring {
+        let mut ring = Ring {
             id: queue.id,
             shared: queue.shared,
             area,
@@ -125,10 +148,11 @@ impl<D: Device, B: BlockIo> Core<D, B> {
             data_stride,
             states: vec![RecvState::Idle; count as usize].into(),
             posted: 0,
-        });
+        };
         for place in 0..count as u16 {
-            self.post_recv(at, place);
+            ring.post(&mut self.device, at, place);
         }
+        self.rings[usize::from(at)] = Some(ring);
         Some(at)
     }
 
@@ -139,32 +163,17 @@ impl<D: Device, B: BlockIo> Core<D, B> {
         }
     }
 
-    /// A ring that is known to be here.
-    pub(super) fn ring(&mut self, ring: u16) -> &mut Ring {
-        self.rings[usize::from(ring)].as_mut().expect("a ring that is here")
-    }
-
-    /// Posts a receive.
-    pub(super) fn post_recv(&mut self, ring: u16, at: u16) {
-        let entry = self.rings[usize::from(ring)].as_mut().expect("a ring that is here");
-        assert!(entry.states[usize::from(at)] != RecvState::Posted, "a receive posted twice");
-        entry.states[usize::from(at)] = RecvState::Posted;
-        entry.posted += 1;
-        let wr_id = wr_id(Kind::Recv, ring, 0, at);
-        let wr = RecvWr { wr_id, head: entry.head(at), tail: entry.data(at) };
-        self.device.post_recv(entry.id, wr);
-    }
-
     /// A capsule is done with: its receive goes back to the queue, unless that is closing and the
     /// queue pair's own.
     pub(super) fn release_recv(&mut self, token: RecvToken, open: bool) {
         let (ring, at) = of_token(token);
-        let entry = self.ring(ring);
-        assert!(entry.states[usize::from(at)] == RecvState::Held, "a receive released twice");
+        let entry = self.rings[usize::from(ring)].as_mut().expect("a ring that is here");
+        let state = &mut entry.states[usize::from(at)];
+        assert!(*state == RecvState::Held, "a receive released twice");
         if open || entry.shared {
-            self.post_recv(ring, at);
+            entry.post(&mut self.device, ring, at);
         } else {
-            entry.states[usize::from(at)] = RecvState::Idle;
+            *state = RecvState::Idle;
         }
     }
 }

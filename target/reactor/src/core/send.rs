@@ -163,23 +163,27 @@ fn post_writes<D: Device>(
     count: u32,
     signal: bool,
 ) {
-    for n in 0..count {
-        let signaled = signal && n + 1 == count;
-        let kind = if signaled { Kind::LastWrite } else { Kind::Write };
-        let at = conn.slot(slot).segment;
-        let segment = conn.queue.segments(slot)[usize::from(at)];
-        let id = wr_id(kind, c, conn.generation, slot.0);
-        let state = conn.slot(slot);
+    let Conn { queue, slots, qp, generation, sends, signaled, .. } = conn;
+    let state = &mut slots[usize::from(slot.0)];
+    let at = usize::from(state.segment);
+    let segments = &queue.segments(slot)[at..at + count as usize];
+    for (n, segment) in segments.iter().enumerate() {
+        let signal = signal && n + 1 == segments.len();
+        let kind = if signal { Kind::LastWrite } else { Kind::Write };
+        let wr_id = wr_id(kind, c, *generation, slot.0);
         let bytes = segment.len.min(state.push - state.moved);
         let local = state.buffer.slice(state.moved, bytes);
         state.moved += bytes;
-        state.segment += 1;
-        state.credits += 1;
-        state.signaled += u16::from(signaled);
-        conn.sends += 1;
-        conn.signaled += u32::from(signaled);
-        let op = SendOp::Write { remote: remote(&segment) };
-        device.post_send(conn.qp, SendWr { wr_id: id, op, local, signaled });
+        let op = SendOp::Write { remote: remote(segment) };
+        device.post_send(*qp, SendWr { wr_id, op, local, signaled: signal });
+    }
+    // At most as many as a command has segments.
+    state.segment += count as u8;
+    state.credits += count as u16;
+    *sends += count;
+    if signal && count > 0 {
+        state.signaled += 1;
+        *signaled += 1;
     }
 }
 
