@@ -2,7 +2,8 @@
 //!
 //! The program `cost` of the reactor runs commands through a production core between a device and
 //! a disk that do almost nothing. It is run twice, for N and for 2 N commands, and the difference
-//! by N is the figure: it does not depend on what else the machine does. What the figures were is
+//! by N is what a command takes. The same calls of device and disk without a core are counted in the
+//! same way, and the rest is the figure: it does not depend on what else the machine does. What the figures were is
 //! recorded beside the program; a step in which one has grown by more than [`MAX_GROWTH`] fails.
 
 use std::fs;
@@ -59,9 +60,8 @@ pub(crate) fn run(args: &CostArgs) -> Result<bool> {
     let mut grown = false;
     println!("{:<22} {:>12} {:>12} {:>8}", "instructions", "a command", "recorded", "change");
     for (case, depth) in CASES {
-        let long = count(&program, case, depth, 2 * COMMANDS)?;
-        let short = count(&program, case, depth, COMMANDS)?;
-        let figure = (long - short).div_ceil(COMMANDS);
+        let served = by_command(&program, case, depth, None)?;
+        let figure = served - by_command(&program, case, depth, Some("seams"))?;
         let name = format!("{case} depth {depth}");
         let before = known["instructions"][&name].as_u64();
         let change = before.map(|before| figure as f64 / before as f64 - 1.0);
@@ -115,13 +115,21 @@ fn executable(messages: &str) -> Option<PathBuf> {
         .find_map(|message| message["executable"].as_str().map(PathBuf::from))
 }
 
+/// Instructions that a command takes.
+fn by_command(program: &Path, case: &str, depth: u32, how: Option<&str>) -> Result<u64> {
+    let long = count(program, case, depth, 2 * COMMANDS, how)?;
+    let short = count(program, case, depth, COMMANDS, how)?;
+    Ok((long - short).div_ceil(COMMANDS))
+}
+
 /// Instructions of one run.
-fn count(program: &Path, case: &str, depth: u32, commands: u64) -> Result<u64> {
+fn count(program: &Path, case: &str, depth: u32, commands: u64, how: Option<&str>) -> Result<u64> {
     let out = linux_host::capture(
         Command::new("valgrind")
             .args(["--tool=callgrind", "--callgrind-out-file=/dev/null"])
             .arg(program)
-            .args([case, &depth.to_string(), &commands.to_string()]),
+            .args([case, &depth.to_string(), &commands.to_string()])
+            .args(how),
     )?;
     match collected(&out.stderr) {
         Some(count) if out.success => Ok(count),
