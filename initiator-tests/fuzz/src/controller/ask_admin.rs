@@ -48,7 +48,7 @@ pub(super) fn hostnqn(host: u8) -> String {
 
 /// An admin command.
 pub(super) fn admin(op: &mut Op, cid: u16) -> Sent {
-    let nsid = [0, u32::MAX, 1, 2, 3, 7, 0xffff_fffe][op.pick(4, 7)];
+    let nsid = [0, 0, 0, u32::MAX, u32::MAX, 1, 2, 3, 7, 0xffff_fffe][op.pick(4, 10)];
     let empty = SglDescriptor::NO_DATA;
     let (command, want, payload) = match op.byte(2) % 24 {
         0..=4 => {
@@ -112,7 +112,7 @@ pub(super) fn admin(op: &mut Op, cid: u16) -> Sent {
             let any = (op.below(4) as u16, op.below(24) as u16);
             (abort(cid, any), 0, Vec::new())
         }
-        20 | 21 => (Command::admin(AdminOpcode::ASYNC_EVENT_REQUEST, cid, 0, empty), 0, Vec::new()),
+        20 | 21 => (wait(cid).command, 0, Vec::new()),
         22 => (Command::admin(AdminOpcode::KEEP_ALIVE, cid, 0, empty), 0, Vec::new()),
         _ => {
             let mut command = Command::admin(AdminOpcode(op.roll() as u8), cid, nsid, empty);
@@ -125,6 +125,32 @@ pub(super) fn admin(op: &mut Op, cid: u16) -> Sent {
     }
     // An admin queue takes no data in capsules, so a list does not fit; mostly it is one block.
     describe(op, command, payload, want)
+}
+
+/// Set Features of what changes how a host is served, mostly right.
+pub(super) fn set_up(op: &mut Op, cid: u16) -> Sent {
+    let (fid, cdw11, data) = match op.byte(2) % 8 {
+        1 | 2 => (FeatureId::VOLATILE_WRITE_CACHE, u32::from(op.byte(4) & 1), Vec::new()),
+        3 => (FeatureId::ASYNC_EVENT, op.long(4), Vec::new()),
+        4 => (FeatureId::NUMBER_OF_QUEUES, u32::from(op.byte(4) % 8) * 0x1_0001, Vec::new()),
+        5 => (FeatureId::KEEP_ALIVE_TIMER, u32::from(op.byte(4)) * 10, Vec::new()),
+        _ => {
+            // Bytes 4 and 5 enable the formats of Copy.
+            let mut behavior = vec![0; 512];
+            behavior[4] = op.byte(4) & 0b1_1110;
+            (FeatureId::HOST_BEHAVIOR, 0, behavior)
+        }
+    };
+    let set = SetFeatures { nsid: 0, fid, save: false, cdw11, cdw12: 0, uuid_index: 0 };
+    let len = data.len() as u32;
+    let sgl = SglDescriptor::Keyed { addr: 0x5000_0000, len, key: 0x55, invalidate: false };
+    Sent::new(set.to_command(cid, sgl), Vec::new(), data)
+}
+
+/// Asynchronous Event Request.
+pub(super) fn wait(cid: u16) -> Sent {
+    let wait = Command::admin(AdminOpcode::ASYNC_EVENT_REQUEST, cid, 0, SglDescriptor::NO_DATA);
+    Sent::new(wait, Vec::new(), Vec::new())
 }
 
 /// Abort of a command on a queue.

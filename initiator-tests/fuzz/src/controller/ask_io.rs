@@ -76,8 +76,9 @@ pub(super) fn pair(op: &mut Op, cids: [u16; 2], known: Known<'_>) -> [Sent; 2] {
 
 fn place(op: &mut Op, known: Known<'_>) -> Place {
     let found = &known.view.namespaces;
-    let at = op.pick(4, found.len() + 2);
-    match found.get(at) {
+    // Mostly one that is there.
+    let at = op.pick(4, 4 * found.len() + 1);
+    match found.get(at / 4) {
         Some(ns) => Place { nsid: ns.nsid, blocks: ns.block_count, shift: ns.lba_shift },
         None => {
             let nsid = [0, NSID_ALL, 1, 0xffff_fffe][op.below(4) as usize];

@@ -138,7 +138,8 @@ impl World {
 
     /// Something else changes.
     pub(super) fn change_rest(&mut self, op: &mut Op) {
-        let number = op.byte(3);
+        // Mostly the one that is there from the beginning.
+        let number = op.byte(3).saturating_sub(0x9f);
         let found = self.target.find_subsystem(&nqn(number));
         let kind = op.byte(2) % 13;
         let change = 10 + u32::from(kind);
@@ -163,11 +164,11 @@ impl World {
                 self.ask(op, |target, out| target.set_hosts(id, hosts, out)).is_ok()
             }
             (5, _) => {
-                let id = u16::from(number % 3);
+                let id = u16::from(op.byte(4) % 3);
                 self.ask(op, |target, out| target.remove_port(id, out)).is_ok()
             }
             (6 | 7, _) => {
-                self.add_port(op, u16::from(number % 3));
+                self.add_port(op, u16::from(op.byte(4) % 3));
                 true
             }
             (8, _) => {

@@ -352,9 +352,12 @@ fn judge_success(conn: &Conn, slot: Slot, sent: &Sent, push: u32) {
             done("deallocated", progress.deallocated, total as u64);
         }
         (IoOpcode::FLUSH, _) => {
-            let one = namespace(conn, command.nsid()).map(|ns| ns.backing);
-            let flushed = one.is_none_or(|backing| progress.flushed.contains(&backing));
-            assert!(flushed, "nothing flushed: {command:?}");
+            let all = command.nsid() == NSID_ALL;
+            let view = conn.view();
+            let known = view.iter().flat_map(|view| &view.namespaces);
+            let named = known.filter(|ns| all || ns.nsid == command.nsid());
+            let flushed = named.map(|ns| ns.backing).all(|b| progress.flushed.contains(&b));
+            assert!(flushed, "not flushed: {command:?}");
         }
         other => panic!("{other:?} is not offered and succeeded"),
     }

@@ -81,7 +81,7 @@ pub fn summary(numbers: &[u32]) -> String {
 
 impl World {
     fn step(&mut self, op: &mut Op) {
-        match op.byte(0) % 42 {
+        match op.byte(0) % 44 {
             0..=8 => self.send_io(op),
             9 | 10 => self.send_pair(op),
             11..=15 => self.send_admin(op),
@@ -107,6 +107,7 @@ impl World {
             37 => self.change_rest(op),
             38 => self.lose(op),
             40 | 41 => self.abort(op),
+            42 | 43 => self.set_up(op),
             _ => self.change_backing(op),
         }
     }
@@ -144,9 +145,19 @@ impl World {
         let key = self.pick_where(op.byte(1), |c| c.on_io_queue() && c.is_bound());
         let Some((key, view)) = key.and_then(|k| Some((k, self.conns[&k].view()?))) else { return };
         let cid = u16::from(op.byte(3) % 24);
-        let known = Known { view: &view, disks: &self.disks };
-        let sent = ask_io::io(op, cid, known);
-        self.deliver(op, key, sent);
+        let count = match op.byte(13) {
+            0xf4..=0xfd => 12,
+            0xfe | 0xff => 70,
+            _ => 1,
+        };
+        for nth in 0..count {
+            let known = Known { view: &view, disks: &self.disks };
+            let sent = ask_io::io(op, cid + nth, known);
+            self.deliver(op, key, sent);
+            if count > 20 {
+                self.settle(op);
+            }
+        }
     }
 
     fn send_pair(&mut self, op: &mut Op) {
@@ -168,6 +179,22 @@ impl World {
         let Some(key) = key else { return };
         let sent = ask_admin::admin(op, u16::from(op.byte(3) % 24));
         self.deliver(op, key, sent);
+    }
+
+    /// A host sets what changes how it is served, or waits for events.
+    fn set_up(&mut self, op: &mut Op) {
+        let Some(key) = self.pick_where(op.byte(1), |c| !c.on_io_queue() && c.is_bound()) else {
+            return;
+        };
+        let cid = u16::from(op.byte(3) % 24);
+        let waits = if op.byte(2).is_multiple_of(8) { 1 + u16::from(op.byte(4) % 8) } else { 0 };
+        for nth in 0..waits {
+            self.deliver(op, key, ask_admin::wait(cid + nth));
+        }
+        if waits == 0 {
+            let set = ask_admin::set_up(op, cid);
+            self.deliver(op, key, set);
+        }
     }
 
     /// A host aborts a command that it waits for.
@@ -301,10 +328,7 @@ impl World {
         self.deliver(op, admin, ask_admin::set_cc(cid, ENABLE));
         self.settle(op);
         if op.byte(9) & 1 == 0 {
-            let event = AdminOpcode::ASYNC_EVENT_REQUEST;
-            let cid = u16::from(op.byte(9) % 24);
-            let wait = Command::admin(event, cid, 0, nvme_spec_types::SglDescriptor::NO_DATA);
-            self.deliver(op, admin, Sent::new(wait, Vec::new(), Vec::new()));
+            self.deliver(op, admin, ask_admin::wait(u16::from(op.byte(9) % 24)));
         }
         for qid in 1..=1 + u16::from(op.byte(10) % 3) {
             let Some(queue) = self.connect_well(qid, entries, cntlid) else { return };

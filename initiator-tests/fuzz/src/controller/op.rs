@@ -26,6 +26,10 @@ impl Op {
         self.bytes[at]
     }
 
+    pub(super) fn long(&self, at: usize) -> u32 {
+        u32::from_le_bytes([self.byte(at), self.byte(at + 1), self.byte(at + 2), self.byte(at + 3)])
+    }
+
     /// One of so many things, by the byte at `at`.
     pub(super) fn pick(&self, at: usize, of: usize) -> usize {
         usize::from(self.byte(at)) % of.max(1)

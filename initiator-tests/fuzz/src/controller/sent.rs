@@ -220,7 +220,9 @@ pub(super) fn describe(op: &mut Op, mut command: Command, payload: Vec<u8>, want
         13 => {
             // A list with something wrong in it.
             let count = op.below(19) as u32;
-            for _ in 0..count {
+            for at in 0..count {
+                // No byte of memory is given twice: what it holds would be ambiguous.
+                let addr = addr.wrapping_add(u64::from(at) << 28);
                 let len = op.below(u64::from(want) + 2) as u32;
                 let part = match op.below(8) {
                     0 => SglDescriptor::InCapsule { offset: 0, len },
