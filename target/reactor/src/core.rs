@@ -228,6 +228,7 @@ pub struct Core<D: Device, B: BlockIo> {
     wcs: Vec<Wc>,
     dones: Vec<IoDone>,
     scratch: Box<[u8; PAGE_SIZE]>,
+    /// But for levels, and for the disk latency of backings that are here: those count their own.
     stats: CoreStats,
     /// The time of the turn or message at hand, in nanoseconds.
     now_ns: u64,
@@ -443,11 +444,16 @@ impl<D: Device, B: BlockIo> Core<D, B> {
 
     /// Counts since the start, and levels now.
     pub fn stats(&self) -> CoreStats {
+        let mut disk_latency = self.stats.disk_latency;
+        for backing in self.backings.iter().flatten() {
+            disk_latency += backing.latency;
+        }
         CoreStats {
             queues: (self.conns.len() - self.free_conns.len()) as u64,
             transfer_bytes: self.buddy.used().1,
             standing_bytes: self.standing.used(),
             wire: self.device.counters(),
+            disk_latency,
             ..self.stats
         }
     }
@@ -578,10 +584,11 @@ impl<D: Device, B: BlockIo> Core<D, B> {
     /// Forgets a backing that is to be removed, once nothing is in flight on it.
     fn finish_removal(&mut self, at: u16, out: &mut Vec<ToControl<D::Endpoint>>) {
         let entry = &mut self.backings[usize::from(at)];
-        if let Some(BackingUse { id, in_flight: 0, removing: true, .. }) = *entry
+        if let Some(BackingUse { id, in_flight: 0, removing: true, latency }) = *entry
             && !self.claims.uses(id.0)
         {
             *entry = None;
+            self.stats.disk_latency += latency;
             self.backing_at[id.0 as usize] = NONE;
             self.io.remove(id);
             out.push(ToControl::BackingRemoved(id));

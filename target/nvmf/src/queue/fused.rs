@@ -60,12 +60,17 @@ fn failed_by(status: Status) -> Status {
 
 impl Queue {
     /// Whether the slot's command may be what its FUSE says.
+    #[inline]
     pub(super) fn can_be_fused_so(&self, slot: Slot) -> bool {
+        self.entry(slot).command.fuse() == Fuse::Normal || self.is_half_of_pair(slot)
+    }
+
+    /// Whether the slot's command may be one of a fused pair, with its place in it.
+    fn is_half_of_pair(&self, slot: Slot) -> bool {
         let entry = self.entry(slot);
-        let offered = || fused_limit(self.max_transfer()) > 0 && entry.control.is_none();
+        let offered = fused_limit(self.max_transfer()) > 0 && entry.control.is_none();
         match (entry.command.fuse(), entry.command.io_opcode()) {
-            (Fuse::Normal, _) => true,
-            (Fuse::First, IoOpcode::COMPARE) | (Fuse::Second, IoOpcode::WRITE) => offered(),
+            (Fuse::First, IoOpcode::COMPARE) | (Fuse::Second, IoOpcode::WRITE) => offered,
             _ => false,
         }
     }
@@ -75,11 +80,16 @@ impl Queue {
     ///
     /// # Errors
     /// Why it cannot be the second command that it says it is.
+    #[inline]
     pub(super) fn pair_up(&mut self, slot: Slot, out: &mut Vec<Action>) -> Result<(), Status> {
-        let fuse = self.entry(slot).command.fuse();
-        if fuse == Fuse::Normal && self.fused == Fused::Nothing {
-            return Ok(());
+        match (self.entry(slot).command.fuse(), self.fused) {
+            (Fuse::Normal, Fused::Nothing) => Ok(()),
+            (fuse, _) => self.relate(slot, fuse, out),
         }
+    }
+
+    /// [`Queue::pair_up`] where one of the two is fused.
+    fn relate(&mut self, slot: Slot, fuse: Fuse, out: &mut Vec<Action>) -> Result<(), Status> {
         let second = fuse == Fuse::Second && self.can_be_fused_so(slot);
         let before = std::mem::take(&mut self.fused);
         if fuse == Fuse::First {

@@ -429,11 +429,15 @@ impl Queue {
 
     /// The bytes that the slot's command, one with a range of blocks, names. They are checked when
     /// they are first asked for, and again only when the namespaces have changed since.
+    #[inline]
     pub(super) fn extent(&mut self, slot: Slot) -> Result<Extent, Status> {
         let entry = self.entry(slot);
-        if entry.checked_against == self.offer {
-            return Ok(entry.extent);
-        }
+        if entry.checked_against == self.offer { Ok(entry.extent) } else { self.check_blocks(slot) }
+    }
+
+    /// Checks the range of blocks of the slot's command, and notes it.
+    fn check_blocks(&mut self, slot: Slot) -> Result<Extent, Status> {
+        let entry = self.entry(slot);
         let (extent, offer) = (self.look_up(&entry.command)?, self.offer);
         let entry = self.entry_mut(slot);
         (entry.extent, entry.checked_against) = (extent, offer);
@@ -442,7 +446,7 @@ impl Queue {
 
     /// Checks the range of blocks that a command names.
     fn look_up(&self, command: &Command) -> Result<Extent, Status> {
-        let namespace = self.namespace(command.nsid())?;
+        let (namespace, most) = (self.namespace(command.nsid())?, self.max_transfer());
         let opcode = command.io_opcode();
         if matches!(opcode, IoOpcode::WRITE | IoOpcode::WRITE_ZEROES) {
             writable(namespace)?;
@@ -450,7 +454,7 @@ impl Queue {
         let blocks = BlockCommand::from_command(command);
         let len = u64::from(blocks.nlb.count()) << namespace.lba_shift;
         let all = opcode == IoOpcode::WRITE_ZEROES && blocks.flags.bits() & NAMESPACE_ZEROES != 0;
-        if moves_data(opcode) && len > u64::from(self.max_transfer()) || all {
+        if moves_data(opcode) && len > u64::from(most) || all {
             return Err(StatusCode::INVALID_FIELD.with_dnr());
         }
         match blocks.end() {

@@ -44,9 +44,15 @@ impl Queue {
     }
 
     /// Asks for the turn of a command that is about to take a buffer; returns whether it must.
+    #[inline]
     pub(super) fn awaits_turn(&mut self, slot: Slot, out: &mut Vec<Action>) -> bool {
+        self.limits.any && self.ask_turn(slot, out)
+    }
+
+    /// [`Queue::awaits_turn`] where somebody has a limit.
+    fn ask_turn(&mut self, slot: Slot, out: &mut Vec<Action>) -> bool {
         // The second command of a fused pair asks for both.
-        if !self.limits.any || self.entry(slot).command.fuse() == Fuse::First {
+        if self.entry(slot).command.fuse() == Fuse::First {
             return false;
         }
         if self.limits(slot).iter().all(Option::is_none) {

@@ -31,10 +31,7 @@ impl<D: Device, B: BlockIo> Core<D, B> {
                     self.release_recv(token, open);
                 }
                 Action::Allocate { slot, len } => self.allocate(c, slot, len),
-                Action::Io { slot, io } => {
-                    here(&mut self.conns, c).slot(slot).begin(self.now_ns);
-                    self.submit(now, c, slot, io, false);
-                }
+                Action::Io { slot, io } => self.submit(now, c, slot, io, false),
                 Action::Respond { slot, completion, push, invalidate } => {
                     self.respond(c, slot, &completion, push, invalidate, out);
                 }
@@ -213,6 +210,7 @@ impl<D: Device, B: BlockIo> Core<D, B> {
     pub(super) fn submit(&mut self, now: Now, c: u16, slot: Slot, mut io: Io, resumed: bool) {
         let touches = Range { backing: io.backing, start: io.offset, end: io.offset + io.len };
         if self.claims.any() && self.claims.holds_back(c, slot, &io, &touches) {
+            here(&mut self.conns, c).slot(slot).begin(self.now_ns);
             self.stats.claim_waits += 1;
             return;
         }
@@ -223,6 +221,8 @@ impl<D: Device, B: BlockIo> Core<D, B> {
             io.place = Place::Buffer(0);
         }
         let conn = here(&mut self.conns, c);
+        let state = &mut conn.slots[usize::from(slot.0)];
+        state.begin(self.now_ns);
         let backing = at.and_then(|at| {
             let backing = self.backings[usize::from(at)].as_mut()?;
             let stays = !backing.removing || resumed || self.claims.uses(io.backing.0);
@@ -236,7 +236,6 @@ impl<D: Device, B: BlockIo> Core<D, B> {
         };
         backing.in_flight += 1;
         conn.ios += 1;
-        let state = &mut conn.slots[usize::from(slot.0)];
         if state.ios > 0 {
             let before = state.touches;
             state.touches.start = before.start.min(touches.start);

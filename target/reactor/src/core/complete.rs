@@ -178,13 +178,10 @@ impl<D: Device, B: BlockIo> Core<D, B> {
         let last = state.ios == 0;
         let took_ns = self.now_ns.saturating_sub(state.asked_ns);
         self.stats.io_errors += u64::from(done.result.is_err());
-        self.stats.disk_latency.count(took_ns);
-        let mut removing = false;
-        if let Some(Some(backing)) = self.backings.get_mut(usize::from(at)) {
-            backing.in_flight -= 1;
-            backing.latency.count(took_ns);
-            removing = backing.removing;
-        }
+        let backing = self.backings[usize::from(at)].as_mut().expect("a backing in use is here");
+        backing.in_flight -= 1;
+        backing.latency.count(took_ns);
+        let removing = backing.removing;
         if last && self.claims.any() {
             self.claims.ended(c, slot, out);
         }
