@@ -138,7 +138,8 @@ pub(crate) struct Interface {
     pub(crate) up: bool,
     /// The link is there.
     pub(crate) running: bool,
-    pub(crate) mtu: u32,
+    /// `None` where it is not told: in a container, sysfs may show another network.
+    pub(crate) mtu: Option<u32>,
     pub(crate) addresses: Vec<IpAddr>,
     pub(crate) place: Place,
 }

@@ -66,7 +66,7 @@ fn machine() -> Facts {
             loopback: false,
             up: true,
             running: true,
-            mtu: 9000,
+            mtu: Some(9000),
             addresses: vec![address.ip()],
             place: Place::default(),
         }],
@@ -195,7 +195,7 @@ fn a_low_limit_of_locked_memory_is_a_fault_with_a_card_and_a_cost_without() {
 fn an_mtu_is_judged_by_the_packets_that_fit_it() {
     let level_at = |mtu| {
         let mut facts = machine();
-        facts.interfaces[0].mtu = mtu;
+        facts.interfaces[0].mtu = Some(mtu);
         let all = findings(&facts);
         let found = all.into_iter().find(|finding| finding.about == "mtu").unwrap();
         (found.level, found.mend)
@@ -206,6 +206,13 @@ fn an_mtu_is_judged_by_the_packets_that_fit_it() {
     assert_eq!(level_at(1119), (Level::Warning, set(1500)));
     assert_eq!(level_at(1500), (Level::Note, set(4200)));
     assert_eq!(level_at(4200), (Level::Ok, None));
+}
+
+#[test]
+fn an_mtu_that_is_not_told_is_not_guessed() {
+    let mut facts = machine();
+    facts.interfaces[0].mtu = None;
+    assert!(findings(&facts).iter().all(|finding| finding.about != "mtu"));
 }
 
 #[test]

@@ -75,8 +75,9 @@ fn link(interface: &Interface, address: SocketAddr) -> Option<Finding> {
 
 /// How much data a RoCE packet can carry over an interface.
 fn packets(interface: &Interface) -> Option<Finding> {
-    let Interface { name, mtu, .. } = interface;
-    let data = [4096, 2048, 1024, 512, 256].into_iter().find(|data| data + HEADERS <= *mtu);
+    let name = &interface.name;
+    let mtu = interface.mtu?;
+    let data = [4096, 2048, 1024, 512, 256].into_iter().find(|data| data + HEADERS <= mtu);
     match data {
         None => Some(
             Finding::fault("mtu", format!("{name} has an MTU of {mtu}: too small for RDMA packets"))
@@ -129,7 +130,7 @@ fn firewall(facts: &Facts) -> Option<Finding> {
                     ABOUT,
                     "packets may be filtered, and this user cannot read the rules",
                 )
-                .mend("nft list ruleset, as root; UDP port 4791 must be let in"),
+                .mend("nft list ruleset # as root; UDP port 4791 must be let in"),
             );
         }
         Firewall::Nft(rules) => (

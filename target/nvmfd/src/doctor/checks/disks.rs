@@ -69,7 +69,7 @@ fn manner(disk: &Disk) -> Vec<Finding> {
     if let Some(space) = &disk.space {
         findings.push(
             Finding::warning(ABOUT, format!("{path}: {space}: writes fail once that is used up"))
-                .mend(format!("df -h {path}: make space, or lower the size")),
+                .mend(format!("df -h {path} # make space, or lower the size")),
         );
     }
     let kind = disk.file_system.as_ref().map_or("", |(kind, _)| kind.as_str());
@@ -119,7 +119,7 @@ fn mend(disk: &Disk, error: &OpenError) -> Option<String> {
     let remount = |mount: String| format!("mount -o remount,rw {mount}");
     Some(match error {
         OpenError::NotFound { .. } => {
-            format!("truncate -s 10G {path}, or add a size to the namespace")
+            format!("truncate -s 10G {path} # or add a size to the namespace")
         }
         OpenError::MediumReadOnly { .. } if disk.is_device => format!("blockdev --setrw {path}"),
         OpenError::MediumReadOnly { .. } => remount(mount?),
@@ -127,14 +127,14 @@ fn mend(disk: &Disk, error: &OpenError) -> Option<String> {
             io::ErrorKind::ReadOnlyFilesystem => remount(mount?),
             io::ErrorKind::NotFound => format!("mkdir -p {folder}"),
             io::ErrorKind::PermissionDenied => {
-                format!("setfacl -m u:$USER:rwx {folder}, as root, for the user of the service")
+                format!("setfacl -m u:$USER:rwx {folder} # as root, for the user of the service")
             }
             _ => return None,
         },
         OpenError::Permission { .. } => {
-            format!("setfacl -m u:$USER:rw {path}, as root, for the user of the service")
+            format!("setfacl -m u:$USER:rw {path} # as root, for the user of the service")
         }
-        OpenError::DeviceBusy { .. } => format!("lsblk {path}; then umount what is mounted of it"),
+        OpenError::DeviceBusy { .. } => format!("lsblk {path} # then umount what is mounted of it"),
         OpenError::BlockSize { needed, .. } => format!("set block_size = {needed}"),
         OpenError::BlocksTooLarge { .. } => "set buffered = true".to_owned(),
         OpenError::WouldShrink { actual, .. } => format!("set size = {actual}, or leave it out"),

@@ -19,9 +19,7 @@ fn version(kernel: &Kernel) -> Finding {
             "kernel",
             format!("Linux {release} is older than 5.19, the oldest that is supported"),
         )
-        .mend(
-            "install a newer kernel: apt-get install linux-image-amd64, or your system's upgrade",
-        ),
+        .mend("apt-get install linux-image-amd64 # or as your system upgrades its kernel"),
         Some(version) if version < WHOLE => Finding::note(
             "kernel",
             format!(

@@ -30,7 +30,7 @@ fn regions(config: &Config) -> u64 {
 
 fn locked(facts: &Facts, config: &Config) -> Finding {
     const ABOUT: &str = "memlock";
-    const MEND: &str = "ulimit -l unlimited; for a service: kernel-setup/memlock.sh, which sets \
+    const MEND: &str = "ulimit -l unlimited # for a service: kernel-setup/memlock.sh, which sets \
         LimitMEMLOCK=infinity";
     let Process { memlock, may_lock, .. } = facts.process;
     // The ring pins the buffers, and a card's driver pins them again.
@@ -115,7 +115,7 @@ fn huge_pages(facts: &Facts, config: &Config) -> Option<Finding> {
                  there are too few use ordinary ones"
             ),
         )
-        .mend(format!("kernel-setup/hugepages.sh {needed} (or: sysctl -w vm.nr_hugepages={needed})"))
+        .mend(format!("kernel-setup/hugepages.sh {needed} # until a reboot only: sysctl -w vm.nr_hugepages={needed}"))
     })
 }
 
@@ -140,7 +140,8 @@ fn files(facts: &Facts, config: &Config) -> Finding {
         })
         .sum();
     let needed = FILES_OF_THE_REST + FILES_OF_A_THREAD * threads + disks + sockets;
-    let mend = "ulimit -n 65536; for a service: LimitNOFILE=65536, which config/nvmfd.service sets";
+    let mend =
+        "ulimit -n 65536 # for a service: LimitNOFILE=65536, which config/nvmfd.service sets";
     if limit < needed {
         let says = format!("{limit} files may be open, and about {needed} are needed");
         Finding::fault(ABOUT, says).mend(mend)

@@ -53,7 +53,7 @@ fn none(facts: &Facts, wanted: bool) -> Finding {
                  make one; without provider = \"verbs\" nvmfd uses its own endpoint"
             ),
         )
-        .mend("apt-get install linux-image-amd64 (Debian's cloud kernels leave the module out)"),
+        .mend("apt-get install linux-image-amd64 # Debian's cloud kernels leave the module out"),
     }
 }
 
@@ -101,7 +101,7 @@ fn node(device: &RdmaDevice, level: Level) -> Option<Finding> {
 fn closed(level: Level, path: &Path) -> Finding {
     let path = path.display();
     Finding::new(level, "rdma", format!("this user may not open {path}"))
-        .mend(format!("setfacl -m u:$USER:rw {path}, as root; or run as the user of the service"))
+        .mend(format!("setfacl -m u:$USER:rw {path} # as root; or run as the user of the service"))
 }
 
 fn port_state(device: &RdmaDevice, port: &RdmaPort, level: Level) -> Finding {
@@ -120,7 +120,7 @@ fn port_state(device: &RdmaDevice, port: &RdmaPort, level: Level) -> Finding {
     match interface {
         Some(interface) => finding.mend(format!("ip link set {interface} up")),
         None if link_layer == "InfiniBand" && state != "DOWN" => {
-            finding.mend("systemctl start opensm (a subnet manager, on one machine of the network)")
+            finding.mend("systemctl start opensm # a subnet manager, on one machine of the network")
         }
         None => finding.mend(format!("plug in the cable; then: rdma link show {name}/{number}")),
     }

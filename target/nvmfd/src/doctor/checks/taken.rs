@@ -27,18 +27,21 @@ fn soft(facts: &Facts) -> Vec<Finding> {
     for listener in facts.by_soft() {
         let at = SocketAddr::new(listener.ip(), ROCE_PORT);
         let Some(taken) = facts.udp.iter().find(|taken| taken.overlaps(at)) else { continue };
-        let rxe = facts.devices.iter().find(|device| device.rxe);
-        let finding = match (&taken.owner, rxe) {
-            (None, Some(device)) => Finding::fault(
+        let rxe = facts.devices.iter().filter(|device| device.rxe);
+        // The kernel keeps the port until the last is gone.
+        let delete: Vec<String> =
+            rxe.map(|device| format!("rdma link delete {}", device.name)).collect();
+        let finding = match &taken.owner {
+            None if !delete.is_empty() => Finding::fault(
                 ABOUT,
                 format!(
                     "UDP port {ROCE_PORT} of {} belongs to the kernel's soft-RoCE (rdma_rxe), which \
-                     has it on every address: use its device with provider = \"verbs\", or take \
-                     the device away",
+                     has it on every address: use a device of it with provider = \"verbs\", or take \
+                     all of them away",
                     at.ip()
                 ),
             )
-            .mend(format!("rdma link delete {}", device.name)),
+            .mend(delete.join(" && ")),
             _ => someone(taken, "UDP port", at),
         };
         if !findings.contains(&finding) {
@@ -92,12 +95,12 @@ fn someone(taken: &Taken, kind: &str, at: SocketAddr) -> Finding {
         ),
         Some((pid, name)) => {
             Finding::fault(ABOUT, format!("{what} belongs to {name} (process {pid})"))
-                .mend(format!("kill {pid}, or listen on another address"))
+                .mend(format!("kill {pid} # or listen on another address"))
         }
         None => {
             let tool = if kind.starts_with("UDP") { "ss -ulpn" } else { "ss -tlpn" };
             Finding::fault(ABOUT, format!("{what} is taken, by whom this user cannot see"))
-                .mend(format!("{tool} 'sport = {}', as root", at.port()))
+                .mend(format!("{tool} 'sport = {}' # as root", at.port()))
         }
     }
 }

@@ -102,7 +102,7 @@ fn interface(tree: &Tree, name: &str, flags: InterfaceFlags) -> Interface {
         loopback: flags.contains(InterfaceFlags::IFF_LOOPBACK),
         up: flags.contains(InterfaceFlags::IFF_UP),
         running: flags.contains(InterfaceFlags::IFF_RUNNING),
-        mtu: tree.number(&format!("{folder}/mtu")).unwrap_or(0),
+        mtu: tree.number(&format!("{folder}/mtu")),
         addresses: Vec::new(),
         place: place(tree, &format!("{folder}/device")),
     }
