@@ -32,6 +32,9 @@ fn main() -> Result<ExitCode> {
         let input = fuzz::corpus::from_hex(&input).context("reading --input")?;
         let features = (target.try_input)(&input);
         println!("no promise broken; {} things reached", features.len());
+        if let Some(summary) = target.summary {
+            println!("{}", summary(&features));
+        }
         return Ok(ExitCode::SUCCESS);
     }
     let report = fuzz::run::fuzz(target, Duration::from_secs(args.seconds), args.seed)?;

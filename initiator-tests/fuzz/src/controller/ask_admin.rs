@@ -109,7 +109,7 @@ pub(super) fn admin(op: &mut Op, cid: u16) -> Sent {
             (set.to_command(cid, empty), want, payload)
         }
         17..=19 => {
-            let any = (op.below(4) as u16, op.below(24) as u16);
+            let any = (op.below(4) as u16, op.below(28) as u16);
             (abort(cid, any), 0, Vec::new())
         }
         20 | 21 => (wait(cid).command, 0, Vec::new()),

@@ -170,14 +170,17 @@ fn ranges(op: &mut Op, cid: u16, place: Place) -> Sent {
 }
 
 fn copy(op: &mut Op, cid: u16, place: Place, known: Known<'_>) -> Sent {
+    // All of the first half to the second: more than one portion.
+    let (whole, half) = (op.byte(7) >= 0xe0, (place.blocks / 2) as u32);
     let count = match op.byte(3) >> 4 {
+        _ if whole => 1,
         0..=13 => 1 + op.below(3),
         _ => 1 + op.below(256),
     };
     let format = [0, 0, 2, 0, 2, 1, 3, 15][op.below(8) as usize];
     let mut payload = Vec::new();
     for _ in 0..count {
-        let (slba, nlb) = range(op, place);
+        let (slba, nlb) = if whole { (0, half.clamp(1, 0x1_0000)) } else { range(op, place) };
         let from = &known.view.namespaces;
         let snsid = from.get(op.below(8) as usize).map_or(place.nsid, |ns| ns.nsid);
         let range = CopyRange {
@@ -193,7 +196,7 @@ fn copy(op: &mut Op, cid: u16, place: Place, known: Known<'_>) -> Sent {
     }
     let (sdlba, _) = range(op, place);
     let copy = Copy {
-        sdlba: if op.once_in(2) { sdlba } else { place.blocks / 2 },
+        sdlba: if op.once_in(2) && !whole { sdlba } else { place.blocks / 2 },
         nr: ZeroBased::<u8>::saturating(count as u16),
         format,
         prinfo_read: 0,

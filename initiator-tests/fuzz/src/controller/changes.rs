@@ -25,7 +25,8 @@ impl World {
         self.add_port(&mut op, 1);
         self.add_subsystem(&mut op, 0);
         for (nsid, lba_shift) in [(1, 9), (2, 12)] {
-            let config = self.namespace(&mut op, nsid, lba_shift);
+            let any = self.namespace(&mut op, nsid, lba_shift);
+            let config = NamespaceConfig { read_only: false, volatile_cache: true, ..any };
             self.add_namespace(&mut op, SubsystemRef(1), config);
         }
     }

@@ -328,7 +328,7 @@ impl World {
         self.deliver(op, admin, ask_admin::set_cc(cid, ENABLE));
         self.settle(op);
         if op.byte(9) & 1 == 0 {
-            self.deliver(op, admin, ask_admin::wait(u16::from(op.byte(9) % 24)));
+            self.deliver(op, admin, ask_admin::wait(24 + u16::from(op.byte(9) % 4)));
         }
         for qid in 1..=1 + u16::from(op.byte(10) % 3) {
             let Some(queue) = self.connect_well(qid, entries, cntlid) else { return };
