@@ -428,7 +428,8 @@ impl Queue {
     }
 
     /// The bytes that the slot's command, one with a range of blocks, names. They are checked when
-    /// they are first asked for, and again only when the namespaces have changed since.
+    /// they are first asked for, and again only when the namespaces have changed since. In blocks of
+    /// another size they are not what the command's buffer and data were measured for.
     #[inline]
     pub(super) fn extent(&mut self, slot: Slot) -> Result<Extent, Status> {
         let entry = self.entry(slot);
@@ -439,6 +440,10 @@ impl Queue {
     fn check_blocks(&mut self, slot: Slot) -> Result<Extent, Status> {
         let entry = self.entry(slot);
         let (extent, offer) = (self.look_up(&entry.command)?, self.offer);
+        let measured = entry.checked_against != 0 && moves_data(entry.command.io_opcode());
+        if measured && extent.len != entry.extent.len {
+            return Err(StatusCode::INVALID_NAMESPACE_OR_FORMAT.with_dnr());
+        }
         let entry = self.entry_mut(slot);
         (entry.extent, entry.checked_against) = (extent, offer);
         Ok(extent)

@@ -175,6 +175,39 @@ fn one_range_outside_undoes_the_whole_deallocate() {
     }
 }
 
+/// The view in which the blocks of namespace 1 have 4096 bytes.
+fn larger_blocks() -> Arc<SubsystemView> {
+    let mut changed = (*view(2, MAX_TRANSFER)).clone();
+    let found = &mut changed.namespaces[0];
+    let counters = found.counters.clone();
+    *found = Arc::new(NamespaceView { lba_shift: 12, counters, limit: None, ..**found });
+    Arc::new(changed)
+}
+
+#[test]
+fn a_command_measured_in_smaller_blocks_is_not_carried_out_in_larger_ones() {
+    let invalid = StatusCode::INVALID_NAMESPACE_OR_FORMAT.with_dnr();
+    let ended = [respond(S0, completion(9, invalid, 1), 0)];
+    // Its buffer was for 2048 bytes, not for 16384.
+    let mut rig = Rig::io();
+    rig.capsule(&blocks(IoOpcode::READ, 0, 4, keyed(2048)), 0);
+    rig.queue.on_publish(&larger_blocks());
+    assert_eq!(rig.buffer(S0), ended);
+    // While the medium is made to have what is cached.
+    let mut rig = Rig::io();
+    let read = blocks(IoOpcode::READ, 0, 4, keyed(2048));
+    rig.capsule(&with_flags(&read, BlockFlags::FORCE_UNIT_ACCESS), 0);
+    rig.buffer(S0);
+    rig.queue.on_publish(&larger_blocks());
+    assert_eq!(rig.io_done(S0), ended);
+    // While its data was on its way.
+    let mut rig = Rig::io();
+    rig.capsule(&blocks(IoOpcode::WRITE, 0, 4, keyed(2048)), 0);
+    rig.buffer(S0);
+    rig.queue.on_publish(&larger_blocks());
+    assert_eq!(rig.pulled(S0), ended);
+}
+
 #[test]
 fn nothing_is_deallocated_once_the_namespace_is_read_only() {
     let mut rig = Rig::io();
