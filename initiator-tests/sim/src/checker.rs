@@ -7,12 +7,20 @@
 //! and those of writes whose connection was lost stay possible for as long as the target may still
 //! carry them out. A read may return what was possible at any moment between its issue and its end.
 //!
+//! A copy is a write of whatever its source was possible to hold at any moment while it was under
+//! way, block by block: it promises no atomicity. What becomes possible in a source meanwhile becomes
+//! possible in its destination.
+//!
+//! A fused pair leaves no room between what it compared with and what it wrote. When the one value
+//! that it can have found had ended before another write began, that write came after the pair, also
+//! where the two overlapped in time: so the pair's value is overwritten when both have succeeded.
+//!
 //! After a power cut a block may also hold what was overwritten since it was last made durable: by
 //! a flush that began after the overwriting write had ended, or by a write with Force Unit Access.
 //!
 //! Time here is a count of events, so that "before" is never in doubt.
 
-use crate::pattern::Stamp;
+use crate::pattern::{Content, Stamp};
 use std::collections::BTreeMap;
 
 /// A moment: the number of an event.
@@ -20,21 +28,48 @@ pub type Moment = u64;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Value {
-    stamp: Stamp,
+    content: Content,
     /// The write that put it there; 0 for what was there at the start.
     write: u64,
+    /// When that was issued.
+    issued: Moment,
     /// When its write ended, successfully or not.
     ended: Option<Moment>,
+    /// Whether its write was carried out for certain.
+    done: bool,
+    /// Of a fused pair: when the write had ended of what it replaced, with nothing in between.
+    replaced: Option<Moment>,
     /// When it was overwritten for certain.
     gone: Option<Moment>,
+}
+
+impl Value {
+    /// Whether a write that was issued then came later in the block, if it was carried out.
+    fn precedes(&self, issued: Moment) -> bool {
+        let before = |ended: Option<Moment>| ended.is_some_and(|ended| ended < issued);
+        before(self.ended) || self.ended.is_some() && before(self.replaced)
+    }
 }
 
 /// The blocks of one namespace.
 #[derive(Debug)]
 struct Disk {
     blocks: Vec<Vec<Value>>,
+    /// How many copies to each block were ever issued.
+    copied: Vec<u32>,
     /// Whether overwritten values come back after a power cut.
     volatile: bool,
+}
+
+/// A run of blocks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Run {
+    /// The checker's number of the disk.
+    pub disk: usize,
+    /// First block.
+    pub first: u64,
+    /// Blocks.
+    pub count: u64,
 }
 
 /// A write that has not ended.
@@ -43,12 +78,27 @@ struct Write {
     disk: usize,
     /// First block and count, of each range.
     ranges: Vec<(u64, u64)>,
+    /// Of a copy: where its one range comes from, one run after the other.
+    sources: Vec<Run>,
     issued: Moment,
     durable: bool,
     /// Whether its blocks may also keep what they held (Deallocate).
     maybe: bool,
     /// Its host lost the connection: it may happen yet.
     orphan: bool,
+}
+
+impl Write {
+    /// The blocks that a copy makes of this one.
+    fn copies_of(&self, disk: usize, block: u64) -> impl Iterator<Item = u64> + '_ {
+        let mut to = self.ranges.first().map_or(0, |range| range.0);
+        self.sources.iter().filter_map(move |run| {
+            let from = to;
+            to += run.count;
+            let inside = run.disk == disk && (run.first..run.first + run.count).contains(&block);
+            inside.then(|| from + (block - run.first))
+        })
+    }
 }
 
 /// The model of all namespaces. See the [module](self).
@@ -82,8 +132,17 @@ impl Checker {
 
     /// Adds a namespace of `blocks` zeroed blocks.
     pub fn add_disk(&mut self, blocks: u64, volatile: bool) -> usize {
-        let zero = Value { stamp: 0, write: 0, ended: Some(0), gone: None };
-        self.disks.push(Disk { blocks: vec![vec![zero]; blocks as usize], volatile });
+        let zero = Value {
+            content: Content::ZERO,
+            write: 0,
+            issued: 0,
+            ended: Some(0),
+            done: true,
+            replaced: None,
+            gone: None,
+        };
+        let copied = vec![0; blocks as usize];
+        self.disks.push(Disk { blocks: vec![vec![zero]; blocks as usize], copied, volatile });
         self.disks.len() - 1
     }
 
@@ -103,13 +162,94 @@ impl Checker {
         maybe: bool,
     ) {
         let issued = self.tick();
-        let value = Value { stamp, write: token, ended: None, gone: None };
         for block in covered(ranges) {
-            self.disks[disk].blocks[block].push(value);
+            self.may_become(disk, block, Content::new(stamp, disk, block), token, issued);
         }
-        let ranges = ranges.to_vec();
-        let write = Write { disk, ranges, issued, durable, maybe, orphan: false };
+        let (ranges, sources) = (ranges.to_vec(), Vec::new());
+        let write = Write { disk, ranges, sources, issued, durable, maybe, orphan: false };
         self.writes.insert(token, write);
+    }
+
+    /// A copy of `sources`, one after the other, to the blocks from `first` on is issued.
+    pub fn copy(&mut self, token: u64, disk: usize, first: u64, sources: &[Run], durable: bool) {
+        let issued = self.tick();
+        let count = sources.iter().map(|run| run.count).sum();
+        let (ranges, sources) = (vec![(first, count)], sources.to_vec());
+        let write = Write {
+            disk,
+            ranges,
+            sources: sources.clone(),
+            issued,
+            durable,
+            maybe: false,
+            orphan: false,
+        };
+        self.writes.insert(token, write);
+        for block in first..first + count {
+            self.disks[disk].copied[block as usize] += 1;
+        }
+        let from = sources.iter().flat_map(|run| {
+            (run.first..run.first + run.count).map(|block| (run.disk, block as usize))
+        });
+        for ((from, block), to) in from.zip(first..) {
+            for content in self.possible(from, block) {
+                self.may_become(disk, to, content, token, issued);
+            }
+        }
+    }
+
+    /// A value becomes possible, and with it those of the copies that are reading the block.
+    fn may_become(
+        &mut self,
+        disk: usize,
+        block: u64,
+        content: Content,
+        write: u64,
+        issued: Moment,
+    ) {
+        let values = &mut self.disks[disk].blocks[block as usize];
+        if values.iter().any(|value| value.write == write && value.content == content) {
+            return;
+        }
+        let (ended, done, replaced, gone) = (None, false, None, None);
+        values.push(Value { content, write, issued, ended, done, replaced, gone });
+        let reading = self.writes.iter().flat_map(|(&token, copy)| {
+            copy.copies_of(disk, block).map(move |to| (copy.disk, to, token, copy.issued))
+        });
+        for (disk, to, token, issued) in reading.collect::<Vec<_>>() {
+            self.may_become(disk, to, content, token, issued);
+        }
+    }
+
+    /// What a block may hold now.
+    fn possible(&self, disk: usize, block: usize) -> Vec<Content> {
+        let values = self.disks[disk].blocks[block].iter();
+        values.filter(|value| value.gone.is_none()).map(|value| value.content).collect()
+    }
+
+    /// The latest of what a block may hold.
+    pub fn guess(&self, disk: usize, lba: u64) -> Content {
+        self.possible(disk, lba as usize).last().copied().unwrap_or(Content::ZERO)
+    }
+
+    /// How many copies to a block were ever issued.
+    pub fn copies_to(&self, disk: usize, lba: u64) -> u32 {
+        self.disks[disk].copied[lba as usize]
+    }
+
+    /// The Compare `first` of a fused pair, whose Write is `second`, found `content` in a block: says
+    /// so before its [`end`](Self::end).
+    pub fn compared(&mut self, first: u64, second: u64, disk: usize, lba: u64, content: Content) {
+        let issued = self.reads.get(&first).copied().unwrap_or(0);
+        let values = &mut self.disks[disk].blocks[lba as usize];
+        let mut found = values
+            .iter()
+            .filter(|v| v.content == content && v.gone.is_none_or(|gone| gone > issued));
+        // Of two writes of the same content it cannot be told which one it was.
+        if let (Some(&Value { ended: Some(ended), .. }), None) = (found.next(), found.next()) {
+            let written = values.iter_mut().filter(|value| value.write == second);
+            written.for_each(|value| value.replaced = Some(ended));
+        }
     }
 
     /// A write has ended.
@@ -125,18 +265,29 @@ impl Checker {
         let Some(write) = self.writes.remove(&token) else { return };
         if ending == Ending::Refused {
             for block in covered(&write.ranges) {
-                self.disks[write.disk].blocks[block].retain(|value| value.write != token);
+                let values = &mut self.disks[write.disk].blocks[block as usize];
+                values.retain(|value| value.write != token);
             }
             return;
         }
         let volatile = self.disks[write.disk].volatile;
         let overwrites = ending == Ending::Success && !write.maybe;
         for block in covered(&write.ranges) {
-            let values = &mut self.disks[write.disk].blocks[block];
+            let values = &mut self.disks[write.disk].blocks[block as usize];
+            for value in values.iter_mut().filter(|value| value.write == token) {
+                value.ended = Some(now);
+                value.done = overwrites;
+                value.replaced.take_if(|_| !overwrites);
+            }
+            // The latest issue among other writes that were carried out for certain.
+            let others = values.iter().filter(|value| value.write != token && value.done);
+            let last = others.map(|value| value.issued).max();
             for value in values.iter_mut() {
-                if value.write == token {
-                    value.ended = Some(now);
-                } else if overwrites && value.ended.is_some_and(|ended| ended < write.issued) {
+                let overwritten = match value.write == token {
+                    true => last.is_some_and(|issued| value.precedes(issued)),
+                    false => overwrites && value.precedes(write.issued),
+                };
+                if overwritten {
                     value.gone.get_or_insert(now);
                 }
             }
@@ -176,18 +327,20 @@ impl Checker {
         self.reads.remove(&token);
     }
 
-    /// Whether `stamp` may be what the read `token` got for a block.
-    pub fn may_read(&self, token: u64, disk: usize, lba: u64, stamp: Stamp) -> bool {
-        let issued = self.reads.get(&token).copied().unwrap_or(0);
-        let values = &self.disks[disk].blocks[lba as usize];
-        values.iter().any(|v| v.stamp == stamp && v.gone.is_none_or(|gone| gone > issued))
+    /// Whether `content` may be what the read `token` got for a block.
+    pub fn may_read(&self, token: u64, disk: usize, lba: u64, content: Content) -> bool {
+        self.seen_by(token, disk, lba).any(|value| value.content == content)
     }
 
-    /// Whether the read `token` could get nothing but `stamp` for a block.
-    pub fn must_read(&self, token: u64, disk: usize, lba: u64, stamp: Stamp) -> bool {
+    /// Whether the read `token` could get nothing but `content` for a block.
+    pub fn must_read(&self, token: u64, disk: usize, lba: u64, content: Content) -> bool {
+        self.seen_by(token, disk, lba).all(|value| value.content == content)
+    }
+
+    fn seen_by(&self, token: u64, disk: usize, lba: u64) -> impl Iterator<Item = &Value> {
         let issued = self.reads.get(&token).copied().unwrap_or(0);
-        let values = &self.disks[disk].blocks[lba as usize];
-        values.iter().filter(|v| v.gone.is_none_or(|gone| gone > issued)).all(|v| v.stamp == stamp)
+        let values = self.disks[disk].blocks[lba as usize].iter();
+        values.filter(move |value| value.gone.is_none_or(|gone| gone > issued))
     }
 
     /// What a block may hold now, in words.
@@ -211,15 +364,16 @@ impl Checker {
     }
 
     /// Power was cut while nothing was in flight: what was overwritten and not made durable since
-    /// may be back. From here on every possible value counts as written.
+    /// may be back. From here on every possible value counts as written, and just now.
     pub fn power_was_cut(&mut self) {
         let now = self.tick();
-        for disk in self.disks.iter_mut().filter(|disk| disk.volatile) {
-            for values in &mut disk.blocks {
-                for value in values.iter_mut() {
+        for disk in &mut self.disks {
+            for value in disk.blocks.iter_mut().flatten() {
+                if disk.volatile {
                     value.gone = None;
-                    value.ended.get_or_insert(now);
                 }
+                value.ended = Some(now);
+                value.replaced = None;
             }
         }
     }
@@ -229,8 +383,8 @@ impl Checker {
     }
 }
 
-fn covered(ranges: &[(u64, u64)]) -> impl Iterator<Item = usize> + '_ {
-    ranges.iter().flat_map(|&(first, count)| first as usize..(first + count) as usize)
+fn covered(ranges: &[(u64, u64)]) -> impl Iterator<Item = u64> + '_ {
+    ranges.iter().flat_map(|&(first, count)| first..first + count)
 }
 
 #[cfg(test)]

@@ -1,6 +1,7 @@
 //! A well-behaved host and what it asks for. Everything it is told is checked.
 
 mod ask;
+mod copy;
 mod judge;
 mod news;
 mod offer;
@@ -10,13 +11,14 @@ pub use offer::{Moment, Offer, Offers};
 
 use crate::checker::{Checker, Ending};
 use crate::net::{SimCm, SimDevice};
+use crate::pattern::Content;
 use crate::rng::Rng;
 use initiator::{Goodbye, Host, HostEvent, HostState, Lost, SHUT_DOWN};
 use news::News;
 use nvme_spec_types::{Completion, StatusCode};
 use rdma::Now;
 use region::Span;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 /// The namespace that comes and goes, and is not in the model.
@@ -59,8 +61,8 @@ pub struct Shared {
     pub offers: Vec<Offers>,
     /// When which namespace came, went or changed.
     pub changes: Vec<(Moment, u32)>,
-    /// What pairs took away, by disk, block and stamp, since the last power cut.
-    pub taken: BTreeSet<(usize, u64, u64)>,
+    /// How often pairs took away which content, by disk and block.
+    pub taken: BTreeMap<(usize, u64, Content), u32>,
     /// Who may or might not use the subsystem, and from when to when.
     pub bans: Vec<Ban>,
     /// Whether nothing but the configuration costs a guest its connections.
@@ -98,11 +100,11 @@ impl Shared {
 enum Kind {
     Write,
     Read,
-    /// With the stamp that it compares to.
-    Compare(u64),
-    /// The Compare of a fused pair: with its stamp, and the token of its Write.
+    /// With what it compares to, block by block.
+    Compare(Vec<Content>),
+    /// The Compare of a fused pair: with what it compares to, and the token of its Write.
     First {
-        stamp: u64,
+        expected: Vec<Content>,
         second: u64,
     },
     /// The Write of a fused pair: how its Compare has ended.
@@ -110,6 +112,8 @@ enum Kind {
         compared: Option<bool>,
     },
     Verify,
+    /// From these sources.
+    Copy(Vec<Source>),
     WriteZeroes,
     Deallocate,
     Flush,
@@ -120,6 +124,8 @@ enum Kind {
     /// Of the command with this token.
     Abort(u64),
     Admin,
+    /// Enables the copy formats that need it.
+    EnableFormats,
     /// Reads which namespaces changed.
     Changed,
     /// On the namespace that comes and goes: any answer will do, but there must be one.
@@ -130,14 +136,27 @@ impl Kind {
     /// Whether it goes to one namespace of the model.
     fn is_on_volume(&self) -> bool {
         let others = matches!(self, Kind::Passing | Kind::FlushAll | Kind::Abort(_));
-        !others && !matches!(self, Kind::Admin | Kind::Changed)
+        !others && !self.is_admin()
+    }
+
+    /// Whether it goes to the admin queue.
+    fn is_admin(&self) -> bool {
+        matches!(self, Kind::Abort(_) | Kind::Admin | Kind::EnableFormats | Kind::Changed)
     }
 
     /// Whether it changes blocks, and so needs a namespace that may be written.
     fn writes(&self) -> bool {
         let zeroes = matches!(self, Kind::WriteZeroes | Kind::Deallocate);
-        zeroes || matches!(self, Kind::Write | Kind::Second { .. })
+        zeroes || matches!(self, Kind::Write | Kind::Second { .. } | Kind::Copy(_))
     }
+}
+
+/// Blocks that a Copy reads.
+#[derive(Debug, Clone, Copy)]
+struct Source {
+    volume: usize,
+    lba: u64,
+    blocks: u64,
 }
 
 #[derive(Debug)]
@@ -200,6 +219,8 @@ pub struct Guest {
     sweep: Option<(usize, u64)>,
     /// The flush that a shutdown under way is, to the checker.
     shutdown: Option<u64>,
+    /// Whether its controller takes sources in other namespaces: it was asked to, and said yes.
+    formats_enabled: bool,
 }
 
 impl Guest {
@@ -225,6 +246,7 @@ impl Guest {
             last_loss: String::new(),
             sweep: None,
             shutdown: None,
+            formats_enabled: false,
         }
     }
 
@@ -370,6 +392,7 @@ impl Guest {
                 self.check_admission(shared);
                 self.check_namespaces(shared);
                 self.live_since = shared.tick();
+                self.formats_enabled = false;
                 self.news.begin(self.trying_since, self.live_since);
             }
             HostEvent::Down(reason) => {

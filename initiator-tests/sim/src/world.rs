@@ -30,7 +30,7 @@ use crate::net::Fabric;
 use crate::rng::Rng;
 use initiator::{Goodbye, HostState};
 use stage::Stage;
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 /// What a run came to.
@@ -87,7 +87,7 @@ impl World {
             volumes: Vec::new(),
             offers: Vec::new(),
             changes: Vec::new(),
-            taken: BTreeSet::new(),
+            taken: BTreeMap::new(),
             bans: Vec::new(),
             steady: plan.steady,
             moment: 0,

@@ -2,7 +2,7 @@
 
 use super::{Guest, Kind, Op, PASSING_NSID, Shared};
 use crate::checker::Ending;
-use crate::pattern;
+use crate::pattern::Content;
 use initiator::{Payload, Request, SubmitError, commands};
 use nvme_spec_types::{Command, StatusCode};
 use rdma::Access;
@@ -27,11 +27,15 @@ impl Guest {
             1..=3 => self.rng.range(1, most.min(64)),
             _ => self.rng.range(1, most.min(8)),
         };
-        let lba = self.rng.below(within - blocks + 1);
+        let mut lba = self.rng.below(within - blocks + 1);
+        if self.rng.chance(1_000) {
+            lba = lba.min(self.rng.below(4)); // where pairs are
+        }
         let kind = match self.rng.below(100) {
             0..=39 => Kind::Write,
-            40..=74 => Kind::Read,
-            75..=79 => Kind::Compare(0),
+            40..=70 => Kind::Read,
+            71..=74 => return self.copy(shared, volume, lba, blocks),
+            75..=79 => Kind::Compare(vec![]),
             80..=84 => Kind::WriteZeroes,
             85..=86 => Kind::Deallocate,
             87..=88 => return self.pair(shared, volume),
@@ -86,6 +90,20 @@ impl Guest {
         }
     }
 
+    /// Puts blocks of `size` bytes.
+    pub(super) fn put_blocks(
+        &mut self,
+        spans: &[Span],
+        size: usize,
+        blocks: impl IntoIterator<Item = Content>,
+    ) {
+        let mut bytes = vec![0; spans.iter().map(|span| span.len() as usize).sum()];
+        for (block, content) in bytes.chunks_exact_mut(size).zip(blocks) {
+            content.fill(block);
+        }
+        self.put(spans, &bytes);
+    }
+
     pub(super) fn take(&mut self, spans: &[Span]) -> Vec<u8> {
         let mut bytes = vec![0; spans.iter().map(|s| s.len() as usize).sum()];
         let mut at = 0;
@@ -119,25 +137,21 @@ impl Guest {
         let Some(spans) = self.memory(len, if inline { 1 } else { most }) else { return false };
         let token = shared.token();
         let fua = self.rng.chance(2_000);
-        let mut stamp = token;
-        if let Kind::Compare(expected) = &mut kind {
-            // Mostly what is there, to succeed at times.
-            let there = (0..shared.next_token.min(1 << 20))
-                .rev()
-                .take(64)
-                .find(|&s| shared.checker.may_read(0, vol.disk, lba, s));
-            stamp = there.unwrap_or(0);
-            *expected = stamp;
-        }
-        if writes {
-            let mut bytes = vec![0; len as usize];
-            for (index, block) in bytes.chunks_exact_mut(size).enumerate() {
-                pattern::fill(block, stamp, lba + index as u64);
+        let lbas = lba..lba + blocks;
+        match &mut kind {
+            Kind::Compare(expected) => {
+                // Mostly what is there, to succeed at times.
+                *expected = lbas.map(|lba| shared.checker.guess(vol.disk, lba)).collect();
+                let content = expected.clone();
+                self.put_blocks(&spans, size, content);
             }
-            self.put(&spans, &bytes);
-        } else {
-            for &span in &spans {
-                self.host.region().fill(span, 0xcc);
+            Kind::Write => {
+                self.put_blocks(&spans, size, lbas.map(|lba| Content::new(token, vol.disk, lba)));
+            }
+            _ => {
+                for &span in &spans {
+                    self.host.region().fill(span, 0xcc);
+                }
             }
         }
         let command = match kind {
@@ -326,9 +340,8 @@ impl Guest {
         blocks: u64,
         spans: Vec<Span>,
     ) -> bool {
-        let admin = matches!(kind, Kind::Abort(_) | Kind::Admin | Kind::Changed);
         let queues = u64::from(self.host.io_queues()).max(1);
-        let qid = if admin { 0 } else { self.rng.range(1, queues) as u16 };
+        let qid = if kind.is_admin() { 0 } else { self.rng.range(1, queues) as u16 };
         self.submit_on(qid, shared, token, command, data, kind, volume, lba, blocks, spans)
     }
 

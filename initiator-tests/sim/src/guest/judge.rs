@@ -2,7 +2,7 @@
 
 use super::{Ban, Guest, Kind, Offer, Offers, Op, PASSING_NSID, Shared};
 use crate::checker::Ending;
-use crate::pattern;
+use crate::pattern::Content;
 use initiator::NamespaceInfo;
 use nvme_spec_types::{Completion, StatusCode};
 
@@ -55,24 +55,48 @@ impl Guest {
         }
     }
 
-    /// Whether a command may have been refused for how its namespace was offered meanwhile.
+    /// Whether a command may have been refused for how a namespace of it was offered meanwhile.
     fn was_unfit(op: &Op, code: StatusCode, shared: &Shared) -> bool {
-        let Some(offers) = shared.offers.get(op.volume) else { return false };
-        offers.since(op.issued).any(|offer| match code {
-            StatusCode::INVALID_FIELD => !offer.present,
-            StatusCode::LBA_OUT_OF_RANGE => offer.present && op.lba + op.blocks > offer.blocks,
-            StatusCode::NAMESPACE_WRITE_PROTECTED => {
-                offer.present && op.kind.writes() && offer.read_only
-            }
-            _ => false,
+        op.parts().any(|part| {
+            let Some(offers) = shared.offers.get(part.volume) else { return false };
+            offers.since(op.issued).any(|offer| match code {
+                StatusCode::INVALID_FIELD => !offer.present,
+                StatusCode::LBA_OUT_OF_RANGE => offer.present && part.end > offer.blocks,
+                StatusCode::NAMESPACE_WRITE_PROTECTED => {
+                    offer.present && part.writes && offer.read_only
+                }
+                _ => false,
+            })
         })
     }
 
-    /// Whether a command that was carried out could be, by how its namespace was offered.
+    /// Whether a command that was carried out could be, by how its namespaces were offered.
     fn was_fit(op: &Op, shared: &Shared) -> bool {
-        let Some(offers) = shared.offers.get(op.volume) else { return true };
-        let writes = op.kind.writes();
-        offers.since(op.issued).any(|offer| offer.takes(op.lba + op.blocks, writes))
+        op.parts().all(|part| {
+            let Some(offers) = shared.offers.get(part.volume) else { return true };
+            offers.since(op.issued).any(|offer| offer.takes(part.end, part.writes))
+        })
+    }
+
+    /// A comparison of each block with its content has ended.
+    fn check_comparison(
+        token: u64,
+        op: &Op,
+        expected: &[Content],
+        code: StatusCode,
+        shared: &Shared,
+    ) -> Result<(), String> {
+        let disk = shared.volumes[op.volume].disk;
+        let blocks = || (op.lba..).zip(expected);
+        let may = blocks().all(|(lba, &c)| shared.checker.may_read(token, disk, lba, c));
+        if code.is_success() && !may {
+            return Err("compared equal to what cannot be there".into());
+        }
+        let must = blocks().all(|(lba, &c)| shared.checker.must_read(token, disk, lba, c));
+        if code == StatusCode::COMPARE_FAILURE && must {
+            return Err("differs from what must be there".into());
+        }
+        Ok(())
     }
 
     pub(super) fn check(
@@ -104,20 +128,13 @@ impl Guest {
                 };
                 shared.checker.write_ended(token, ending);
             }
-            &Kind::First { stamp, second } => {
-                let lbas = op.lba..op.lba + op.blocks;
-                let may = lbas.clone().all(|l| shared.checker.may_read(token, disk, l, stamp));
-                let must = lbas.clone().all(|l| shared.checker.must_read(token, disk, l, stamp));
+            Kind::First { expected, .. } => {
+                let verdict = Guest::check_comparison(token, op, expected, code, shared);
+                let taken = self.check_first(token, op, completion, shared);
                 shared.checker.end(token);
-                self.check_first(completion, second, shared, (disk, lbas, stamp))?;
-                if good && !may {
-                    return Err("a pair compared equal to what cannot be there".into());
-                }
+                verdict.and(taken)?;
                 if code == StatusCode::COMPARE_FAILURE {
-                    return match must {
-                        true => Err("a pair differs from what must be there".into()),
-                        false => Ok(()),
-                    };
+                    return Ok(());
                 }
                 // Its Write was refused.
                 let writable = |offer: Offer| offer.takes(op.lba + op.blocks, true);
@@ -152,22 +169,29 @@ impl Guest {
                 shared.checker.end(token);
                 return verdict;
             }
-            Kind::Compare(stamp) => {
-                let lbas = op.lba..op.lba + op.blocks;
-                let may = lbas.clone().all(|l| shared.checker.may_read(token, disk, l, *stamp));
-                let must = lbas.clone().all(|l| shared.checker.must_read(token, disk, l, *stamp));
+            Kind::Compare(expected) => {
+                let verdict = Guest::check_comparison(token, op, expected, code, shared);
                 shared.checker.end(token);
-                if good && !may {
-                    return Err("compared equal to what cannot be there".into());
-                }
+                verdict?;
                 if code == StatusCode::COMPARE_FAILURE {
-                    return if must {
-                        Err("differs from what must be there".into())
-                    } else {
-                        Ok(())
-                    };
+                    return Ok(());
                 }
             }
+            Kind::Copy(_) if op.overlaps() => {
+                shared.checker.write_ended(token, Ending::Refused);
+                if good {
+                    return Err("was carried out onto its own source".into());
+                }
+                if code == StatusCode::OVERLAPPING_IO_RANGE {
+                    return Ok(());
+                }
+            }
+            Kind::Copy(_) => {
+                // A namespace may have changed half way.
+                let ending = if good { Ending::Success } else { Ending::Failure };
+                shared.checker.write_ended(token, ending);
+            }
+            Kind::EnableFormats => self.formats_enabled |= good,
             Kind::Passing => return Ok(()),
             Kind::Changed if good => return self.check_news(op, shared),
             Kind::Wrong(status) => {
@@ -223,13 +247,13 @@ impl Guest {
         let bytes = self.take(&op.spans);
         for (index, block) in bytes.chunks_exact(size).enumerate() {
             let lba = op.lba + index as u64;
-            let Some(stamp) = pattern::stamp_of(block, lba) else {
+            let Some(content) = Content::of(block) else {
                 let head = &block[..16];
                 return Err(format!("block {lba} holds what nobody wrote: {head:02x?}"));
             };
-            if !shared.checker.may_read(token, disk, lba, stamp) {
+            if !shared.checker.may_read(token, disk, lba, content) {
                 let may = shared.checker.describe(disk, lba);
-                return Err(format!("block {lba} holds {stamp}, which is not of {may}"));
+                return Err(format!("block {lba} holds {content:?}, which is not of {may}"));
             }
         }
         Ok(())

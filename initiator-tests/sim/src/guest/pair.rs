@@ -1,11 +1,12 @@
 //! Fused Compare and Write, and Verify.
 //!
 //! A write happens once, so what it put into a block can be taken away by one pair only: when two
-//! pairs have compared equal to one stamp and written another, the second compared with what was not
-//! there any more, and pairs were not atomic. Zeroes and power cuts bring old content back.
+//! pairs have compared equal to one content and written another, the second compared with what was
+//! not there any more, and pairs were not atomic. Zeroes bring old content back, and copies do, once
+//! each.
 
-use super::{Guest, Kind, Shared};
-use crate::pattern;
+use super::{Guest, Kind, Op, Shared};
+use crate::pattern::Content;
 use initiator::{Payload, commands};
 use nvme_spec_types::{Completion, StatusCode};
 use rdma::Access;
@@ -31,23 +32,16 @@ impl Guest {
             return false;
         };
         let (first, second) = (shared.token(), shared.token());
-        let there = (0..second).rev().take(64);
-        let stamp = there.into_iter().find(|&s| shared.checker.may_read(0, vol.disk, lba, s));
-        let stamp = stamp.unwrap_or(0);
         let inline = len <= self.host.info().in_capsule && self.rng.chance(5_000);
         let size = 1usize << vol.lba_shift;
-        let content = |stamp| {
-            let mut bytes = vec![0; len as usize];
-            for (index, block) in bytes.chunks_exact_mut(size).enumerate() {
-                pattern::fill(block, stamp, lba + index as u64);
-            }
-            bytes
-        };
-        self.put(&old, &content(stamp));
-        self.put(&new, &content(second));
+        let lbas = lba..lba + blocks;
+        let there = lbas.clone().map(|lba| shared.checker.guess(vol.disk, lba));
+        let expected: Vec<Content> = there.collect();
+        self.put_blocks(&old, size, expected.clone());
+        self.put_blocks(&new, size, lbas.map(|lba| Content::new(second, vol.disk, lba)));
         shared.checker.begin(first);
         shared.checker.write(second, vol.disk, &[(lba, blocks)], second, false, false);
-        let kinds = [Kind::First { stamp, second }, Kind::Second { compared: None }];
+        let kinds = [Kind::First { expected, second }, Kind::Second { compared: None }];
         let halves = commands::compare_and_write(vol.nsid, lba, blocks as u32);
         let invalidate = self.config.invalidate;
         let mut sent = true;
@@ -87,22 +81,27 @@ impl Guest {
     /// The first half has ended: notes it for the second.
     pub(super) fn check_first(
         &mut self,
+        token: u64,
+        op: &Op,
         completion: &Completion,
-        second: u64,
         shared: &mut Shared,
-        blocks: (usize, std::ops::Range<u64>, u64),
     ) -> Result<(), String> {
+        let Kind::First { expected, second } = &op.kind else { return Ok(()) };
         let equal = completion.status.code.is_success();
-        if let Some(op) = self.ops.get_mut(&second) {
+        if let Some(op) = self.ops.get_mut(second) {
             op.kind = Kind::Second { compared: Some(equal) };
         }
-        let (disk, lbas, stamp) = blocks;
-        if !equal || stamp == 0 {
+        if !equal {
             return Ok(());
         }
-        for lba in lbas {
-            if !shared.taken.insert((disk, lba, stamp)) {
-                return Err(format!("two pairs took {stamp} from block {lba}"));
+        let disk = shared.volumes[op.volume].disk;
+        for (lba, &content) in (op.lba..).zip(expected) {
+            shared.checker.compared(token, *second, disk, lba, content);
+            let most = 1 + shared.checker.copies_to(disk, lba);
+            let times = shared.taken.entry((disk, lba, content)).or_default();
+            *times += 1;
+            if content != Content::ZERO && *times > most {
+                return Err(format!("pairs took {content:?} from block {lba} {times} times"));
             }
         }
         Ok(())

@@ -41,6 +41,9 @@ pub enum Fault {
     /// The credit of an RDMA READ never comes back.
     #[cfg(feature = "plant")]
     ReadCreditLeaked,
+    /// Writes slip in between a fused pair's read and its write.
+    #[cfg(feature = "plant")]
+    ClaimsIgnored,
 }
 
 impl Fault {
@@ -54,6 +57,8 @@ impl Fault {
         ("buffer-freed-twice", Fault::BufferFreedTwice),
         #[cfg(feature = "plant")]
         ("read-credit-leaked", Fault::ReadCreditLeaked),
+        #[cfg(feature = "plant")]
+        ("claims-ignored", Fault::ClaimsIgnored),
     ];
 }
 
@@ -370,6 +375,7 @@ fn planted(mut core: Core<SimDevice, SimIo>, fault: Option<Fault>) -> Core<SimDe
     match fault {
         Some(Fault::BufferFreedTwice) => core.plant(reactor::core::Plant::BufferFreedTwice),
         Some(Fault::ReadCreditLeaked) => core.plant(reactor::core::Plant::ReadCreditLeaked),
+        Some(Fault::ClaimsIgnored) => core.plant(reactor::core::Plant::ClaimsIgnored),
         _ => {}
     }
     core

@@ -36,6 +36,6 @@ fn a_seed_runs_the_same_way_twice() {
 #[test]
 fn every_planted_fault_is_found() {
     for &(name, fault) in Fault::ALL {
-        assert!(first_failure(0..20, fault).is_some(), "{name} went unnoticed");
+        assert!(first_failure(0..60, fault).is_some(), "{name} went unnoticed");
     }
 }

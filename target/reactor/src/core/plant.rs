@@ -4,13 +4,15 @@ use super::Core;
 use backing::BlockIo;
 use rdma::Device;
 
-/// A fault of a core. It happens once, at the next chance.
+/// A fault of a core. It happens once, at the next chance, unless it says otherwise.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Plant {
     /// A buffer goes back to the pool twice: the pool's own assertion must see it.
     BufferFreedTwice,
     /// A READ credit never comes back: [`Core::audit`] must see it.
     ReadCreditLeaked,
+    /// Nothing is ever held back for a fused pair: what hosts read must show it.
+    ClaimsIgnored,
 }
 
 impl<D: Device, B: BlockIo> Core<D, B> {
