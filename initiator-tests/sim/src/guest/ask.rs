@@ -28,7 +28,7 @@ impl Guest {
             _ => self.rng.range(1, most.min(8)),
         };
         let mut lba = self.rng.below(within - blocks + 1);
-        if self.rng.chance(1_000) {
+        if self.rng.chance(2_500) {
             lba = lba.min(self.rng.below(4)); // where pairs are
         }
         let kind = match self.rng.below(100) {
@@ -37,8 +37,8 @@ impl Guest {
             71..=74 => return self.copy(shared, volume, lba, blocks),
             75..=79 => Kind::Compare(vec![]),
             80..=84 => Kind::WriteZeroes,
-            85..=86 => Kind::Deallocate,
-            87..=88 => return self.pair(shared, volume),
+            85 => Kind::Deallocate,
+            86..=88 => return self.pair(shared, volume),
             89 => return self.verify(shared, volume, lba, blocks),
             90..=93 => return self.flush(shared, volume),
             94..=96 => return self.wrong(shared, volume),
