@@ -193,7 +193,7 @@ impl Queue {
                     self.pull(slot, out);
                     return;
                 }
-                DataAt::Nowhere | DataAt::List { .. } => {}
+                DataAt::Nowhere | DataAt::Moved | DataAt::List { .. } => {}
             }
         }
         self.claim(slot, out);

@@ -94,6 +94,7 @@ impl Queue {
             IoOpcode::READ => self.await_buffer(slot, len, out),
             IoOpcode::WRITE => match data {
                 DataAt::Capsule(at) if at % ALIGNMENT == 0 => self.with_data(slot, out),
+                DataAt::Moved => self.with_data(slot, out),
                 _ => self.await_buffer(slot, len, out),
             },
             IoOpcode::COMPARE => {
@@ -104,7 +105,7 @@ impl Queue {
             IoOpcode::DATASET_MANAGEMENT => match data {
                 DataAt::Capsule(at) => self.peek(slot, Place::Capsule(at), len, out),
                 DataAt::Host => self.await_buffer(slot, len, out),
-                DataAt::Nowhere | DataAt::List { .. } => self.with_data(slot, out),
+                DataAt::Nowhere | DataAt::Moved | DataAt::List { .. } => self.with_data(slot, out),
             },
             IoOpcode::VERIFY | IoOpcode::COPY => {
                 self.await_buffer(slot, self.portion_buffer(), out);

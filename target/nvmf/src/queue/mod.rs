@@ -187,6 +187,29 @@ impl Queue {
         self.entry(slot).brought_by
     }
 
+    /// Where the data is in the capsule of a Write that waits for its turn, in bytes, and how long:
+    /// the reactor may [move](Self::on_moved) it, so that the receive need not wait too.
+    pub fn waits_with_data(&self, slot: Slot) -> Option<(u32, u32)> {
+        let entry = self.entry(slot);
+        let write = entry.command.io_opcode() == IoOpcode::WRITE && entry.first.is_none();
+        match (entry.state, entry.data) {
+            (State::AwaitTurn, DataAt::Capsule(from)) if write => Some((from, entry.len)),
+            _ => None,
+        }
+    }
+
+    /// The reactor has moved what [`Queue::waits_with_data`] told into a buffer of the slot, and
+    /// taken the receive back itself.
+    pub fn on_moved(&mut self, slot: Slot) {
+        self.forget_recv(slot);
+        self.entry_mut(slot).data = DataAt::Moved;
+    }
+
+    /// Whether the slot's data was moved so.
+    pub fn was_moved(&self, slot: Slot) -> bool {
+        self.entry(slot).data == DataAt::Moved
+    }
+
     /// The reactor has moved the data of a write out of the slot's receive and taken the receive
     /// back itself: the queue no longer releases it.
     pub fn forget_recv(&mut self, slot: Slot) {

@@ -96,6 +96,8 @@ pub(super) enum DataAt {
     Host,
     /// In the capsule, so many bytes into its data area.
     Capsule(u32),
+    /// In the front of the slot's buffer, where the reactor has moved it from the capsule.
+    Moved,
     /// Not known yet: the capsule holds a descriptor list.
     List {
         /// Bytes into the capsule's data area.

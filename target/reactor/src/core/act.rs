@@ -271,9 +271,9 @@ impl<D: Device, B: BlockIo> Core<D, B> {
     }
 
     /// Moves the data of a write out of its receive when a shared receive queue runs low, so that
-    /// writes that wait for a slow disk do not keep other hosts' capsules out. Returns whether it
-    /// did: it needs a buffer that is free now.
-    fn vacate_recv(&mut self, c: u16, slot: Slot, from: u32, len: u32) -> bool {
+    /// writes that wait for a slow disk or for their turn do not keep other hosts' capsules out.
+    /// Returns whether it did: it needs a buffer that is free now.
+    pub(super) fn vacate_recv(&mut self, c: u16, slot: Slot, from: u32, len: u32) -> bool {
         let conn = here(&mut self.conns, c);
         let token = conn.queue.recv(slot);
         let ring = self.rings[usize::from(of_token(token).0)].as_ref();

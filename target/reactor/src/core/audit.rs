@@ -1,7 +1,7 @@
 //! The conservation check: every resource is with somebody, and with one only.
 
 use super::Core;
-use super::conn::Doing;
+use super::conn::{Conn, Doing};
 use super::receive::{RecvState, of_token};
 use backing::BlockIo;
 use rdma::Device;
@@ -87,9 +87,10 @@ impl<D: Device, B: BlockIo> Core<D, B> {
         }
         for (c, slot) in self.lines.waiting() {
             let conn = self.conns.get(usize::from(c)).and_then(Option::as_ref);
-            if conn.is_none_or(|conn| !conn.slots[usize::from(slot.0)].buffer.is_empty()) {
+            let has_buffer = |conn: &Conn| !conn.slots[usize::from(slot.0)].buffer.is_empty();
+            if conn.is_none_or(|conn| has_buffer(conn) != conn.queue.was_moved(slot)) {
                 return Err(format!(
-                    "slot {} waits for its turn with a buffer, or is gone",
+                    "slot {} waits for its turn with a buffer for nothing, or is gone",
                     slot.0
                 ));
             }

@@ -3,6 +3,8 @@
 //! # Contract
 //! A command whose limits admit it goes on at once. Else it joins a line, of those with the same
 //! limits on this core, and holds nothing but its slot, and its receive where its data came with it.
+//! The data of a Write moves to a buffer when a shared receive queue runs low and one is free, so that
+//! hosts over their limits do not keep the capsules of others out.
 //! Lines are independent: one that is over its limit stands still, and every other goes on. Within a
 //! line nobody overtakes. What a limit admits is shared by the lines of all cores and goes to whom
 //! comes first when there is something again.
@@ -96,6 +98,7 @@ impl<D: Device, B: BlockIo> Core<D, B> {
         if let Some(line) = self.lines.lines.iter_mut().find(same) {
             self.stats.turn_waits += 1;
             line.waiting.push_back(waiting);
+            self.move_data(c, slot);
             return;
         }
         match not_before(now, limits) {
@@ -107,7 +110,18 @@ impl<D: Device, B: BlockIo> Core<D, B> {
                 self.stats.turn_waits += 1;
                 let limits = limits.map(|limit| limit.cloned());
                 self.lines.lines.push(Line { limits, waiting: VecDeque::from([waiting]), due });
+                self.move_data(c, slot);
             }
+        }
+    }
+
+    /// A command has joined a line: its receive need not wait, if it is wanted.
+    fn move_data(&mut self, c: u16, slot: Slot) {
+        let queue = &self.conn(c).queue;
+        if let Some((from, len)) = queue.waits_with_data(slot)
+            && self.vacate_recv(c, slot, from, len)
+        {
+            self.conn(c).queue.on_moved(slot);
         }
     }
 

@@ -119,3 +119,45 @@ fn a_queue_that_closes_leaves_no_gap_in_the_line() {
     assert!(rig.core.is_idle());
     assert_eq!(rig.core.timeout(), None);
 }
+
+#[test]
+fn writes_that_wait_for_their_turn_do_not_keep_the_receives_of_a_shared_queue() {
+    let mut rig = Rig::new(1 << 20);
+    rig.open(KEY, shared_endpoint(QP, 8), params());
+    rig.now = Now::from_secs(1);
+    rig.tell(ToCore::Publish(limited(2, Some(SLOW))));
+    let sgl = SglDescriptor::InCapsule { offset: 0, len: 512 };
+    for cid in 0..8 {
+        rig.capsule(&blocks(IoOpcode::WRITE, cid, 1, sgl), &[cid as u8; 512]);
+        assert!(rig.core.device().posted_recvs(RecvQueueId(1)) > 0, "{cid} keeps the last one");
+        assert_eq!(rig.core.audit(), Ok(()));
+    }
+    assert!(rig.core.stats().vacated > 0);
+    while rig.asked_of_disk() < 8 {
+        rig.wait();
+    }
+    let bytes: Vec<u8> =
+        rig.core.io().requests.iter().map(|request| rig.bytes(request.buffer)[0]).collect();
+    assert_eq!(bytes, (0..8).collect::<Vec<u8>>());
+    (0..8).for_each(|_| rig.core.io_mut().finish(Ok(())));
+    assert_eq!(rig.turn().iter().filter(|(_, wr)| is_send(wr)).count(), 8);
+    assert_eq!(rig.core.device().posted_recvs(RecvQueueId(1)), 8);
+    assert_eq!(rig.core.stats().transfer_bytes, 0);
+}
+
+#[test]
+fn moved_data_of_commands_in_line_goes_with_their_queue() {
+    let mut rig = Rig::new(1 << 20);
+    rig.open(KEY, shared_endpoint(QP, 8), params());
+    rig.now = Now::from_secs(1);
+    rig.tell(ToCore::Publish(limited(2, Some(SLOW))));
+    let sgl = SglDescriptor::InCapsule { offset: 0, len: 512 };
+    for cid in 0..8 {
+        rig.capsule(&blocks(IoOpcode::WRITE, cid, 1, sgl), &[cid as u8; 512]);
+    }
+    assert!(rig.core.stats().transfer_bytes > 0);
+    rig.core.io_mut().finish(Ok(()));
+    rig.tell(ToCore::Close(KEY));
+    assert_eq!(rig.core.stats().transfer_bytes, 0);
+    assert_eq!(rig.core.audit(), Ok(()));
+}
