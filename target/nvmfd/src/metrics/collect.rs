@@ -200,7 +200,7 @@ impl Scrape {
     }
 
     fn cores(&self, out: &mut DescriptorEncoder<'_>) -> Result<(), Error> {
-        let counts: [OfCore; 21] = [
+        let counts: [OfCore; 24] = [
             (Family("core_turns", "Turns of a core's loop", None), |core| core.turns),
             (Family("core_busy_turns", "Turns that found work", None), |core| core.busy_turns),
             (Family("core_capsules", "Commands received", None), |core| core.capsules),
@@ -214,6 +214,16 @@ impl Scrape {
             (Family("core_admin_commands", "Commands for the control thread", None), |core| {
                 core.executes
             }),
+            (Family("core_turn_waits", "Commands that waited for a limit", None), |core| {
+                core.turn_waits
+            }),
+            (Family("core_claim_waits", "Operations that waited for a fused pair", None), |core| {
+                core.claim_waits
+            }),
+            (
+                Family("core_receives_vacated", "Writes moved out of scarce receives", None),
+                |core| core.vacated,
+            ),
             (Family("core_buffer_waits", "Commands that waited for a buffer", None), |core| {
                 core.buffer_waits
             }),
