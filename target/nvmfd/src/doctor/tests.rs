@@ -148,7 +148,12 @@ fn a_link_that_is_down_is_named_with_its_interface() {
     let (about, says, mend) = only(&facts, Level::Fault);
     assert_eq!((about, mend.as_str()), ("link", "ip link set eth0 up"));
     assert!(says.contains("eth0 is down: no host reaches 10.0.0.1:4420"), "{says}");
+    // A device on it may not be found by its address then.
+    facts.listeners[0].by = Choice::Verbs(None);
+    assert_eq!(only(&facts, Level::Fault).0, "link");
     facts.interfaces[0].up = true;
+    assert!(findings(&facts).iter().any(|finding| finding.says.contains("no RDMA device has")));
+    facts.listeners[0].by = Choice::Verbs(Some("rxe_eth0".into()));
     facts.interfaces[0].running = false;
     assert!(only(&facts, Level::Fault).2.contains("plug in the cable"));
     let mut facts = machine();

@@ -60,8 +60,8 @@ fn none(facts: &Facts, wanted: bool) -> Finding {
 /// A listener that insists on verbs, at an address that no device has.
 fn ownerless(facts: &Facts) -> Vec<Finding> {
     let without = facts.by_verbs().filter(|(_, device)| device.is_none());
-    // Where the address is missing altogether, that is said instead.
-    let there = without.filter(|(address, _)| facts.at(*address).next().is_some());
+    // Where the address is missing altogether, or its interface is down, that is said instead.
+    let there = without.filter(|(address, _)| facts.at(*address).any(|interface| interface.up));
     there
         .map(|(address, _)| {
             let at = facts.at(address).next().map_or("INTERFACE", |at| at.name.as_str());
