@@ -36,6 +36,18 @@ fn a_write_is_timed_from_its_capsule_to_its_response_with_its_parts() {
 }
 
 #[test]
+fn the_time_on_a_disk_stays_told_when_the_disk_is_gone() {
+    let mut rig = Rig::serving(LIMITS);
+    rig.capsule(&read(1, 4096), &[]);
+    pass(&mut rig, 3);
+    rig.io_done();
+    rig.core.handle(rig.now, ToCore::RemoveBacking(BACKING), &mut rig.out);
+    assert_eq!(rig.core.disks().count(), 0);
+    let disks = rig.core.stats().disk_latency;
+    assert_eq!((disks.total(), disks.sum_ns()), (1, 3 * MS));
+}
+
+#[test]
 fn one_slow_command_a_turn_is_told_and_the_others_are_counted() {
     let mut rig = Rig::serving(LIMITS);
     rig.core.slow_ns = 2 * MS;
