@@ -25,7 +25,8 @@ fn newest(s: &mut Session) -> (u16, u16, u16, u16) {
     (le16(8), le16(10), le16(12) >> 1 & 0x7ff, le16(14))
 }
 
-fn assert_logged(s: &mut Session, qid: u16, completion: &Completion, place: u16) {
+#[track_caller]
+pub(super) fn assert_logged(s: &mut Session, qid: u16, completion: &Completion, place: u16) {
     let code = completion.status.code.raw();
     // The report of a data core may arrive after its completion.
     let mut found = newest(s);

@@ -14,6 +14,7 @@ mod logs;
 mod malformed;
 mod portions;
 mod sgl;
+mod wrong;
 
 use crate::{Place, Session};
 
@@ -39,6 +40,7 @@ pub const ALL: &[(&str, &[Case])] = &[
     ("malformed", malformed::CASES),
     ("portions", portions::CASES),
     ("sgl", sgl::CASES),
+    ("wrong", wrong::CASES),
 ];
 
 /// A list of cases named like their functions.
