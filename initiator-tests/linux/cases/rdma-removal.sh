@@ -3,14 +3,14 @@
 #: targets nvmfd
 #: providers verbs
 #: programs verbs-selftest
-mkfifo "$OUT/said"
-"$WORK/bin/verbs-selftest" "$TARGET_ADDR" removal >"$OUT/said" &
+mkfifo /tmp/said
+"$WORK/bin/verbs-selftest" "$TARGET_ADDR" removal >/tmp/said &
 selftest=$!
 while read -r line; do
     case $line in
     READY) rdma link delete rxe0 ;;
     GONE) rdma link add rxe0 type rxe netdev fabric0 ;;
     esac
-done <"$OUT/said"
-rm "$OUT/said"
+done </tmp/said
+rm /tmp/said
 wait $selftest
