@@ -60,7 +60,8 @@ impl Queue {
     /// Here are all source ranges: checks them and begins with the first.
     pub(super) fn with_sources(&mut self, slot: Slot, bytes: &[u8], out: &mut Vec<Action>) {
         match self.check_sources(&self.entry(slot).command, bytes) {
-            Ok(len) => {
+            Ok((len, lba_shift)) => {
+                self.entry_mut(slot).progress.lba_shift = lba_shift;
                 self.charge(slot, 2 * len, out); // read and written
                 self.with_source(slot, bytes, out);
             }
@@ -71,7 +72,8 @@ impl Queue {
     /// The front of `bytes` is the source range at hand: reads its first portion.
     pub(super) fn with_source(&mut self, slot: Slot, bytes: &[u8], out: &mut Vec<Action>) {
         let command = self.entry(slot).command;
-        match self.source(&command, bytes) {
+        let source = self.source(&command, bytes);
+        match source.and_then(|source| self.as_measured(slot, source.lba_shift).map(|()| source)) {
             Ok(source) => {
                 let progress = &mut self.entry_mut(slot).progress;
                 *progress = Progress {
@@ -97,6 +99,7 @@ impl Queue {
         // The namespace may have changed since the portion was asked for.
         let target = self.namespace(entry.command.nsid()).and_then(|namespace| {
             writable(namespace)?;
+            self.as_measured(slot, namespace.lba_shift)?;
             let end = (copy.sdlba << namespace.lba_shift) + written + len;
             if end > namespace.block_count << namespace.lba_shift {
                 return Err(StatusCode::LBA_OUT_OF_RANGE.with_dnr());
@@ -169,14 +172,24 @@ impl Queue {
         self.fail_midway(slot, status, out);
     }
 
+    /// Whether blocks are still of the size that the command was measured in: in others its place
+    /// in the destination would be another one.
+    fn as_measured(&self, slot: Slot, lba_shift: u8) -> Result<(), Status> {
+        match self.entry(slot).progress.lba_shift == lba_shift {
+            true => Ok(()),
+            false => Err(StatusCode::INVALID_NAMESPACE_OR_FORMAT.with_dnr()),
+        }
+    }
+
     /// Bytes of the portion at hand.
     fn copy_portion(&self, slot: Slot) -> u64 {
         let Progress { len, done, .. } = self.entry(slot).progress;
         (len - done).min(u64::from(self.portion_buffer() - PORTIONS_AT))
     }
 
-    /// Checks every range, and where all of them go; returns how many bytes that is.
-    fn check_sources(&self, command: &Command, bytes: &[u8]) -> Result<u64, Status> {
+    /// Checks every range, and where all of them go; returns how many bytes that is, and log2 of the
+    /// block size.
+    fn check_sources(&self, command: &Command, bytes: &[u8]) -> Result<(u64, u8), Status> {
         let copy = Copy::from_command(command);
         let size = CopyRange::size(copy.format).unwrap_or(usize::MAX);
         let target = self.namespace(command.nsid())?;
@@ -198,7 +211,7 @@ impl Queue {
                 return Err(StatusCode::OVERLAPPING_IO_RANGE.with_dnr());
             }
         }
-        Ok(len)
+        Ok((len, target.lba_shift))
     }
 
     /// Where the source range at the front of `bytes` is, checked.
@@ -228,6 +241,7 @@ impl Queue {
         }
         let shift = namespace.lba_shift;
         Ok(Source {
+            lba_shift: shift,
             nsid: namespace.nsid,
             backing: namespace.backing,
             offset: range.slba << shift,
@@ -238,6 +252,7 @@ impl Queue {
 
 /// A source range, as bytes of a backing.
 struct Source {
+    lba_shift: u8,
     nsid: u32,
     backing: BackingRef,
     offset: u64,

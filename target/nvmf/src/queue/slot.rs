@@ -85,6 +85,8 @@ pub(super) struct Progress {
     pub(super) done: u64,
     /// Bytes done of all ranges of a Copy.
     pub(super) written: u64,
+    /// log2 of the block size that a Copy was measured in.
+    pub(super) lba_shift: u8,
 }
 
 /// Where the data of a command is, after its SGL was checked.

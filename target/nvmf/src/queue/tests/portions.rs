@@ -231,6 +231,29 @@ fn copies_outside_the_namespace_are_refused_before_they_begin() {
 }
 
 #[test]
+fn a_copy_measured_in_smaller_blocks_does_not_go_on_in_larger_ones() {
+    // Blocks of 4096 bytes while the first portion is read, and between two ranges.
+    for (ranges, done) in [(&[range(0, 0, 7)][..], 0), (&[range(0, 0, 7), range(0, 20, 7)], 1)] {
+        let mut rig = Rig::io();
+        rig.copy(500, 0, ranges);
+        for _ in 0..done {
+            rig.io_done(S0);
+        }
+        let mut changed = (*view(2, MAX_TRANSFER)).clone();
+        let found = &mut changed.namespaces[0];
+        let counters = found.counters.clone();
+        *found = Arc::new(NamespaceView { lba_shift: 12, counters, limit: None, ..**found });
+        rig.queue.on_publish(&Arc::new(changed));
+        let mut actions = rig.io_done(S0);
+        if let [Action::Peek { .. }] = actions[..] {
+            actions = rig.payload(&list(0, &ranges[1..]));
+        }
+        let [Action::Respond { completion, .. }] = actions[..] else { panic!("{actions:?}") };
+        assert_eq!(completion.status.code, StatusCode::INVALID_NAMESPACE_OR_FORMAT);
+    }
+}
+
+#[test]
 fn a_copy_onto_its_own_source_is_refused() {
     for (sdlba, ranges) in [
         (0, &[range(0, 0, 1)][..]),
