@@ -120,7 +120,7 @@ fn raw_capsules_are_answered() {
     assert!(said.contains("success") && said.contains("nvmfd"), "{said}");
     let said =
         f.good(&["raw", "--queue", "1", "--json", r#"{"opcode":2,"nsid":9}"#, "--read", "512"]);
-    assert!(said.contains("sc 0x0b"), "{said}");
+    assert!(said.contains("sc 0x02"), "{said}");
     let said = f.good(&["raw", "--hex", "00:01 02"]);
     assert!(said.contains("the connection ended"), "{said}");
 }

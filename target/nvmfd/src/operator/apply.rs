@@ -134,6 +134,8 @@ impl Operator {
         for setting in &outcome.restart {
             warn!("{setting}: stays as it is until a restart");
         }
+        // Who takes a disk away may bring it back with the next command.
+        self.wait_for(&mut leaving).await;
         Ok(outcome)
     }
 
