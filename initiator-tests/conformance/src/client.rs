@@ -175,9 +175,16 @@ impl Client {
 
     /// Sends a message as it is.
     pub fn send(&mut self, queue: BareQueue, message: &[u8]) {
-        assert!(self.bare.send(queue, message), "the queue takes no message");
+        assert!(self.try_send(queue, message), "the queue takes no message");
+    }
+
+    /// Sends a message as it is; `false` when the queue takes none any more, since its connection has
+    /// ended.
+    pub fn try_send(&mut self, queue: BareQueue, message: &[u8]) -> bool {
+        let taken = self.bare.send(queue, message);
         let now = self.now();
         self.bare.turn(now);
+        taken
     }
 
     /// What comes next on a queue.

@@ -223,7 +223,9 @@ fn more_commands_than_entries_end_the_connection(place: &dyn Place) {
             let mut command = commands::read(1, 0, s.max_transfer / s.block_len, false);
             command.set_cid(index);
             command.set_sgl1(buffer.sgl());
-            s.client.send(s.io, command.as_bytes());
+            if !s.client.try_send(s.io, command.as_bytes()) {
+                return; // the connection has ended already
+            }
         }
         let mut answers = 0;
         while let Heard::Completion(..) = s.client.hear(s.io) {
