@@ -59,8 +59,13 @@ impl Guest {
     fn was_unfit(op: &Op, code: StatusCode, shared: &Shared) -> bool {
         op.parts().any(|part| {
             let Some(offers) = shared.offers.get(part.volume) else { return false };
+            // What takes several steps ends when another disk takes the place of the one it began on.
+            let in_steps =
+                matches!(op.kind, Kind::Copy(_) | Kind::First { .. } | Kind::Second { .. });
+            let replaced = in_steps && offers.since(op.issued).count() > 1;
             offers.since(op.issued).any(|offer| match code {
                 StatusCode::INVALID_FIELD => !offer.present,
+                StatusCode::INVALID_NAMESPACE_OR_FORMAT => replaced,
                 StatusCode::LBA_OUT_OF_RANGE => offer.present && part.end > offer.blocks,
                 StatusCode::NAMESPACE_WRITE_PROTECTED => {
                     offer.present && part.writes && offer.read_only
@@ -191,7 +196,13 @@ impl Guest {
                 let ending = if good { Ending::Success } else { Ending::Failure };
                 shared.checker.write_ended(token, ending);
             }
-            Kind::EnableFormats => self.formats_enabled |= good,
+            Kind::EnableFormats => {
+                self.formats_enabled |= good;
+                // The host said goodbye before it was carried out.
+                if code == StatusCode::COMMAND_SEQUENCE_ERROR {
+                    return Ok(());
+                }
+            }
             Kind::Passing => return Ok(()),
             Kind::Changed if good => return self.check_news(op, shared),
             Kind::Wrong(status) => {

@@ -324,9 +324,8 @@ impl Queue {
         self.ask_pair_io(slot, Step::Main, IoKind::Read, place, out);
     }
 
-    /// Asks for an operation on the claimed blocks, or ends the pair when the namespace does not take
-    /// it any more. When another disk has taken the place of the one that is claimed, the pair still
-    /// goes there, as every operation under way does: to its host it came before.
+    /// Asks for an operation on the claimed blocks, or ends the pair when they are not what it is for
+    /// any more: the namespace may have changed since the claim, or since the last operation.
     fn ask_pair_io(
         &mut self,
         slot: Slot,
@@ -335,14 +334,16 @@ impl Queue {
         place: u32,
         out: &mut Vec<Action>,
     ) {
-        let Progress { source: backing, offset, len, .. } = self.entry(slot).progress;
+        let Progress { source, offset, len, .. } = self.entry(slot).progress;
         let status = match self.extent(slot) {
-            Ok(extent) => {
+            Ok(extent) if (extent.backing, extent.offset, extent.len) == (source, offset, len) => {
                 let (offset, len) = if kind == IoKind::Flush { (0, 0) } else { (offset, len) };
-                let io = Io { backing, offset, len, ..extent.io(kind, Place::Buffer(place)) };
+                let io = Io { offset, len, ..extent.io(kind, Place::Buffer(place)) };
                 self.ask_io(slot, step, io, out);
                 return;
             }
+            // Another namespace has its id now.
+            Ok(_) => StatusCode::INVALID_NAMESPACE_OR_FORMAT.with_dnr(),
             Err(status) => status,
         };
         match step {

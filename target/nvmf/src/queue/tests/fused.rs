@@ -351,14 +351,14 @@ fn a_namespace_that_is_replaced_while_a_pair_waits_for_its_claim_is_claimed_anew
 }
 
 #[test]
-fn a_pair_whose_namespace_is_replaced_while_it_has_its_blocks_stays_with_them() {
+fn a_pair_whose_namespace_is_replaced_while_it_has_its_blocks_writes_nothing() {
     let mut rig = Rig::claiming();
     rig.claimed();
     rig.io_done(S1);
     let backing = BackingRef(11);
     rig.queue.on_publish(&changed(|found| NamespaceView { backing, ..same(found) }));
-    let write = io(S1, IoKind::Write { fua: false }, 4096, 512, Place::Buffer(0));
-    assert_eq!(rig.compared(None), [write]);
+    let invalid = status(StatusCode::INVALID_NAMESPACE_OR_FORMAT);
+    assert_eq!(rig.compared(None), let_go(OK, invalid));
 }
 
 #[test]
