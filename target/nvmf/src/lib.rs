@@ -12,9 +12,9 @@
 //!   publishes views.
 //!
 //! Between them stand the plain values of [`types`], the immutable snapshots of [`view`] and the
-//! shared [`limit`]s. This
-//! crate knows neither RDMA nor storage: it speaks of remote segments, of a slot's buffer and of
-//! numbered backings, and the reactor turns those into work requests and submissions.
+//! shared [`limit`]s. This crate knows neither RDMA nor storage: it speaks of remote segments, of a
+//! slot's buffer and of numbered backings, and the reactor turns those into work requests and
+//! submissions.
 
 pub mod limit;
 mod nsid;

@@ -7,9 +7,10 @@
 //! reads no clock, and in the steady state allocates nothing.
 //!
 //! # Resources
-//! They are taken in one order: slot, turn (where there is a limit, `core/limits.rs`), buffer, RDMA READ credit, send credit. Nothing is held by a
-//! command that waits for an earlier one. Buffers are granted first in, first out over all queues;
-//! READ and send credits first in, first out within a queue pair.
+//! They are taken in one order: slot, turn (where there is a limit, `core/limits.rs`), buffer, RDMA
+//! READ credit, send credit. Nothing is held by a command that waits for an earlier one. Buffers are
+//! granted first in, first out over all queues; READ and send credits first in, first out within a
+//! queue pair.
 //!
 //! - A *send credit* is a place in the queue pair's send queue. A response takes one for its SEND
 //!   and one for each RDMA WRITE before it; all come back with the SEND's completion, the only one
