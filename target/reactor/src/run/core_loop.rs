@@ -125,6 +125,7 @@ fn run_core<D: Device, B: BlockIo>(
         let now = options.clock.now();
         if pace.is_due(now) {
             options.meter.show(&core);
+            pace.shown();
         }
         let mut worked = false;
         for _ in 0..MAIL_PER_TURN {
@@ -151,6 +152,7 @@ fn run_core<D: Device, B: BlockIo>(
         }
         if worked {
             worked_at = now;
+            pace.counted();
             continue;
         }
         if !options.poll.should_sleep(now.saturating_sub(worked_at)) {
@@ -165,11 +167,11 @@ fn run_core<D: Device, B: BlockIo>(
             let mut sources = Vec::with_capacity(8);
             sources.push(inbox.wait_source());
             core.wait_sources(&mut sources);
-            let until = [core.timeout(), stop_by].into_iter().flatten().min();
-            options.meter.show(&core);
+            let until = [core.timeout(), stop_by, pace.show_by()].into_iter().flatten().min();
             rang = sleep(&sources, before, until);
         } else {
             worked_at = before;
+            pace.counted();
         }
         inbox.awake(rang);
         for message in out.drain(..) {

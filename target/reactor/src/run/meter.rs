@@ -1,7 +1,8 @@
 //! Where a data core shows its counts to other threads.
 //!
-//! The core writes when it is about to sleep, and now and then while it is busy: never for a
-//! command. A reader gets what was counted a moment ago.
+//! The core writes ten times a second while there is something new, asleep or not: never for a
+//! command, and never for a sleep, which may be one a command. A reader gets what was counted a
+//! moment ago.
 
 use crate::core::{Core, CoreStats, DiskStats};
 use backing::BlockIo;
@@ -10,7 +11,7 @@ use rdma::{Device, Now};
 use std::sync::{Mutex, PoisonError, TryLockError};
 use std::time::Duration;
 
-/// How often a busy core shows its counts.
+/// How often a core shows its counts.
 const EVERY: Duration = Duration::from_millis(100);
 
 /// What a data core showed last.
@@ -68,13 +69,30 @@ impl Meter {
     }
 }
 
-/// When a busy core shows its counts next.
+/// When a core shows its counts next.
 #[derive(Debug, Default)]
 pub(super) struct Pace {
     due: Now,
+    /// Whether something was counted since they were shown.
+    stale: bool,
 }
 
 impl Pace {
+    /// Something was counted.
+    pub(super) fn counted(&mut self) {
+        self.stale = true;
+    }
+
+    /// The counts are shown.
+    pub(super) fn shown(&mut self) {
+        self.stale = false;
+    }
+
+    /// When a core that sleeps must wake to show them; `None` when nothing is new.
+    pub(super) fn show_by(&self) -> Option<Now> {
+        self.stale.then_some(self.due)
+    }
+
     /// Whether the time has come.
     pub(super) fn is_due(&mut self, now: Now) -> bool {
         let due = now >= self.due;
@@ -100,6 +118,21 @@ mod tests {
         assert_eq!(meter.read().core.turns, 1);
         show(3);
         assert_eq!(meter.read().core.turns, 3);
+    }
+
+    #[test]
+    fn a_core_wakes_to_show_what_is_new_and_sleeps_on_when_nothing_is() {
+        let mut pace = Pace::default();
+        assert_eq!(pace.show_by(), None);
+        assert!(pace.is_due(Duration::from_millis(7)));
+        pace.shown();
+        pace.counted();
+        assert_eq!(pace.show_by(), Some(Duration::from_millis(107)));
+        assert!(
+            !pace.is_due(Duration::from_millis(106)) && pace.is_due(Duration::from_millis(107))
+        );
+        pace.shown();
+        assert_eq!(pace.show_by(), None);
     }
 
     #[test]
