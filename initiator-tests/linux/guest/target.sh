@@ -7,6 +7,7 @@
 #   target_down    end it in order (the daemon: SIGTERM, at most 10 s, status 0)
 #   target_crash   end it without any order; target_again brings it back
 #   target_ticks   processor time it has used, in clock ticks (the daemon only)
+#   target_sleeps  how often its threads have gone to sleep (the daemon only)
 #   target_tell    a command of the daemon's that goes to its control socket:
 #                  target_tell remove namespace NQN 2
 #   target_refuses the same, for one that must fail
@@ -186,6 +187,9 @@ nvmfd_ready_lines() { grep -cw ready "$OUT/target.log" || true; }
 nvmfd_settled() { [ "$(nvmfd_ready_lines)" -gt "$1" ] || ! kill -0 $target_pid; }
 
 target_ticks() { awk '{ print $14 + $15 }' "/proc/$target_pid/stat"; }
+target_sleeps() {
+    awk '/^voluntary_ctxt_switches/ { sum += $2 } END { print sum }' "/proc/$target_pid"/task/*/status
+}
 
 nvmfd_crash() {
     kill -KILL $target_pid

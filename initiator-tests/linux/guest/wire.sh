@@ -19,6 +19,7 @@ target_down() { outside target_down; }
 target_again() { outside target_again; }
 target_crash() { outside target_crash; }
 target_ticks() { outside target_ticks; }
+target_sleeps() { outside target_sleeps; }
 target_tell() { outside target_tell "$@"; }
 target_refuses() { outside target_refuses "$@"; }
 target_reload() { outside target_reload "$@"; }
