@@ -142,6 +142,23 @@ pub(crate) enum Command {
         #[command(flatten)]
         at: At,
     },
+    /// Write a configuration that serves what another target serves
+    ///
+    /// What could not be taken over is told on standard error and in comments at the end of the
+    /// result. Exit status 0: it can be served. 1: nothing was written. 2: it was written, and
+    /// something has to be added first, which standard error says.
+    Import {
+        /// What wrote the file: nvmetcli for the kernel's target, spdk for save_config of SPDK's
+        origin: Origin,
+        /// The other target's configuration, in JSON
+        file: PathBuf,
+        /// Where to write the result, else on standard output
+        #[arg(long, value_name = "FILE")]
+        output: Option<PathBuf>,
+        /// Replace the file of --output if it is there
+        #[arg(long, requires = "output")]
+        force: bool,
+    },
     /// Print a script that completes commands in a shell
     Completions {
         /// The shell
@@ -152,6 +169,13 @@ pub(crate) enum Command {
         /// Where to
         folder: PathBuf,
     },
+}
+
+/// Whose configuration is imported.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Origin {
+    Nvmetcli,
+    Spdk,
 }
 
 /// Where the running daemon is.

@@ -13,6 +13,7 @@ mod doctor;
 mod edit;
 mod events;
 mod http;
+mod import;
 mod logging;
 mod machine;
 mod manual;
@@ -73,6 +74,9 @@ fn main() -> ExitCode {
             with_daemon(at, |client| client::trace(client, output.json).map(|()| String::new()))
         }
         Command::Top { at } => with_daemon(at, top::top),
+        Command::Import { origin, file, output, force } => {
+            import::run(origin, &file, output.as_deref(), force)
+        }
         Command::Completions { shell } => manual::completions(shell),
         Command::Man { folder } => manual::pages(&folder),
     }
