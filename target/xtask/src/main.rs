@@ -7,6 +7,7 @@
 mod build;
 mod checks;
 mod cost;
+mod deb;
 mod demo;
 mod linux;
 mod local;
@@ -47,6 +48,8 @@ enum Command {
     /// Measure the daemon: beside the kernel's own target, or natively.
     #[command(subcommand)]
     Bench(BenchCommand),
+    /// Make the Debian package; with --check try it out in a fresh Debian 12.
+    Deb(deb::DebArgs),
     /// Install the packages that building and testing need.
     Setup,
 }
@@ -86,6 +89,7 @@ fn run(command: Command) -> Result<bool> {
         Command::Bench(BenchCommand::Linux(args)) => linux::bench(&args),
         Command::Bench(BenchCommand::Local(args)) => local::run(&args),
         Command::Bench(BenchCommand::Cost(args)) => cost::run(&args),
+        Command::Deb(args) => deb::run(&args),
         Command::Setup => setup::run().map(|()| true),
     }
 }

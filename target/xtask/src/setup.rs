@@ -80,6 +80,16 @@ pub(crate) fn counting() -> Result<()> {
     packages(&["valgrind"])
 }
 
+/// Installs what putting the Debian package together needs.
+pub(crate) fn packaging() -> Result<()> {
+    packages(&["binutils", "dpkg-dev", "gzip"])
+}
+
+/// Installs what trying the Debian package out needs.
+pub(crate) fn containers() -> Result<()> {
+    packages(&["debootstrap", "systemd-container"])
+}
+
 /// Installs what building the User-Mode Linux kernel needs.
 pub(crate) fn uml() -> Result<()> {
     packages(UML)
