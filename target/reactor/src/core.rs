@@ -373,6 +373,7 @@ impl<D: Device, B: BlockIo> Core<D, B> {
             }
             ToCore::AddBacking(id, backing) => self.add_backing(id, backing),
             ToCore::RemoveBacking(id) => self.remove_backing(id, out),
+            ToCore::Call(call) => out.push(ToControl::Here(self.config.index, call)),
             ToCore::Stop => {}
         }
     }

@@ -124,6 +124,8 @@ pub enum ToCore<E, B> {
     /// Forget a backing once nothing is in flight on it; answered by
     /// [`ToControl::BackingRemoved`].
     RemoveBacking(BackingId),
+    /// Are you there? Answered at once by [`ToControl::Here`].
+    Call(u64),
     /// Leave the loop.
     Stop,
 }
@@ -213,4 +215,6 @@ pub enum ToControl<E> {
     },
     /// Nothing uses the backing on this core any more.
     BackingRemoved(BackingId),
+    /// The answer of a core to [`ToCore::Call`].
+    Here(CoreIndex, u64),
 }

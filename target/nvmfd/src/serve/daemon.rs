@@ -145,7 +145,9 @@ where
                 return Flow::Leave;
             }
         }
-        self.manager.on_turn(now);
+        if self.manager.on_turn(now, control.silent_cores()) {
+            control.call_roll(now);
+        }
         if self.signals.take_reload() {
             self.signals.drain();
             self.reload.notify_one();

@@ -15,6 +15,7 @@ mod claims;
 mod config;
 mod log_limit;
 mod queues;
+mod roll_call;
 mod serve;
 mod stats;
 #[cfg(test)]
@@ -38,6 +39,7 @@ use queues::Queues;
 use rdma::{
     ConnectionManager, CoreIndex, Device, ListenError, ListenerId, Now, device::PollSource,
 };
+use roll_call::RollCall;
 use std::collections::{BTreeMap, VecDeque};
 use std::net::SocketAddr;
 use tracing::{info, warn};
@@ -127,6 +129,7 @@ where
     /// Backings being removed, and how many cores still have them.
     removing: BTreeMap<BackingId, usize>,
     claims: Claims,
+    roll_call: RollCall,
     stopping: Stopping,
     limits: Limits,
     stats: ControlStats,
@@ -155,6 +158,7 @@ where
             listeners: BTreeMap::new(),
             removing: BTreeMap::new(),
             claims: Claims::new(config.data_cores + 1),
+            roll_call: RollCall::new(config.data_cores),
             stopping: Stopping::No,
             limits: Limits {
                 rejected: LogLimit::new(),
@@ -454,6 +458,20 @@ where
             .into_iter()
             .flatten()
             .min()
+    }
+
+    /// Asks every data core whether it lives; [`silent_cores`](Self::silent_cores) says which have
+    /// not answered.
+    pub fn call_roll(&mut self, now: Now) {
+        let call = self.roll_call.begin();
+        for core in self.cores().filter(|core| *core != CONTROL_CORE) {
+            self.tell(now, core, ToCore::Call(call));
+        }
+    }
+
+    /// Data cores that have not answered the last [`call_roll`](Self::call_roll).
+    pub fn silent_cores(&self) -> impl Iterator<Item = CoreIndex> {
+        self.roll_call.silent()
     }
 
     /// Takes the next event, if there is one.

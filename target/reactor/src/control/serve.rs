@@ -218,6 +218,7 @@ where
             }
             ToControl::Closing { key, reason } => self.close(now, key, &reason),
             ToControl::Detached { key, endpoint } => self.on_detached(key, endpoint),
+            ToControl::Here(core, call) => self.roll_call.on_answer(core, call),
             ToControl::BackingRemoved(id) => self.on_backing_removed(id),
             ToControl::Claim(id, range) => self.claims.on_ask(id, range),
             ToControl::Quiet(id) => self.claims.on_quiet(id),

@@ -554,3 +554,29 @@ fn a_namespace_that_goes_to_another_disk_lets_go_of_the_first() {
     let expected = ["1: publish 1", "1: publish 1", "1: remove 5", "1: publish 1", "1: remove 6"];
     assert_eq!(told, expected);
 }
+
+#[test]
+fn a_data_core_is_silent_until_it_has_answered_the_last_call() {
+    let mut bench = bench();
+    let silent = |bench: &Bench| bench.control.silent_cores().map(|c| c.0).collect::<Vec<_>>();
+    assert_eq!(silent(&bench), [0; 0]);
+    bench.control.call_roll(NOW);
+    bench.turn();
+    assert_eq!(bench.told(), ["1: Call(1)", "2: Call(1)"]);
+    assert_eq!(silent(&bench), [1, 2]);
+    bench.core(ToControl::Here(CoreIndex(1), 1));
+    assert_eq!(silent(&bench), [2]);
+    bench.control.call_roll(NOW);
+    // Too late: this one was the answer to the call before.
+    bench.core(ToControl::Here(CoreIndex(2), 1));
+    bench.core(ToControl::Here(CoreIndex(1), 2));
+    assert_eq!(silent(&bench), [2]);
+}
+
+#[test]
+fn a_core_answers_a_call_at_once() {
+    let mut bench = bench();
+    let mut said = Vec::new();
+    bench.control.core.handle(NOW, ToCore::Call(7), &mut said);
+    assert!(matches!(said[..], [ToControl::Here(CONTROL_CORE, 7)]), "{said:?}");
+}
