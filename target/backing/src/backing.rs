@@ -5,6 +5,7 @@
 //! what was learned about the medium.
 
 use crate::Geometry;
+use crate::nvme::NvmeStore;
 use crate::open::Claim;
 use crate::probe;
 use crate::ram::RamStore;
@@ -12,7 +13,7 @@ use std::fs::File;
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-/// One opened file, block device, RAM or null disk.
+/// One opened file, block device, NVMe namespace, RAM or null disk.
 #[derive(Debug)]
 pub struct Backing {
     pub(crate) store: Store,
@@ -26,6 +27,7 @@ pub struct Backing {
 #[derive(Debug)]
 pub(crate) enum Store {
     File(FileStore),
+    Nvme(NvmeStore),
     Ram(RamStore),
     Null,
 }
@@ -65,6 +67,8 @@ pub(crate) struct Learned {
     pub(crate) no_punch: Flag,
     /// Discarding with undefined content (devices) is refused.
     pub(crate) no_discard: Flag,
+    /// NVMe commands with a registered buffer are refused (before Linux 6.1).
+    pub(crate) no_fixed_command: Flag,
 }
 
 /// A fact that only ever becomes true.
@@ -99,11 +103,13 @@ impl Backing {
     /// # Errors
     /// What the system answers when asked for the size; the capacity stays as it was.
     pub fn refresh_capacity(&self) -> io::Result<u64> {
-        if let Store::File(store) = &self.store {
-            let bytes = probe::bytes_now(&store.file, store.is_device)?;
-            let block = u64::from(self.geometry.block_size);
-            self.capacity.store(bytes / block * block, Ordering::Relaxed);
-        }
+        let bytes = match &self.store {
+            Store::File(store) => probe::bytes_now(&store.file, store.is_device)?,
+            Store::Nvme(store) => store.bytes_now()?,
+            Store::Ram(_) | Store::Null => return Ok(self.capacity()),
+        };
+        let block = u64::from(self.geometry.block_size);
+        self.capacity.store(bytes / block * block, Ordering::Relaxed);
         Ok(self.capacity())
     }
 
@@ -123,6 +129,10 @@ impl Backing {
 
     /// Whether operations go past the page cache, straight to the device.
     pub fn is_direct(&self) -> bool {
-        matches!(&self.store, Store::File(store) if store.direct)
+        match &self.store {
+            Store::File(store) => store.direct,
+            Store::Nvme(_) => true,
+            Store::Ram(_) | Store::Null => false,
+        }
     }
 }

@@ -92,6 +92,9 @@ pub enum IoError {
     TimedOut,
     /// A passing shortage (memory, queue space): the host may try again.
     Busy,
+    /// An NVMe device's own status of the command: the status field without the phase tag (NVMe Base
+    /// 2.1, 4.2.3), for the host as it is.
+    Device(u16),
     /// Anything else, with the system's error number.
     Other(i32),
 }

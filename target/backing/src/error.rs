@@ -2,6 +2,7 @@
 //! host, by way of [`IoError`]).
 
 use crate::IoError;
+use nvme_spec_types::identify::Csi;
 use std::io;
 use std::path::PathBuf;
 
@@ -38,8 +39,8 @@ pub enum OpenError {
         /// The path asked for.
         path: PathBuf,
     },
-    /// Neither a regular file nor a block device.
-    #[error("{path}: is {kind}, neither a regular file nor a block device", path = .path.display())]
+    /// Nothing that can be a disk.
+    #[error("{path}: is {kind}, neither a regular file, a block device nor an NVMe namespace (/dev/ng0n1)", path = .path.display())]
     Kind {
         /// The path asked for.
         path: PathBuf,
@@ -75,7 +76,7 @@ pub enum OpenError {
         wanted: u64,
     },
     /// A size was given for something whose size is its own.
-    #[error("{path}: is a block device, whose size cannot be set; leave the size out", path = .path.display())]
+    #[error("{path}: is a device, whose size cannot be set; leave the size out", path = .path.display())]
     SizeOfDevice {
         /// The path asked for.
         path: PathBuf,
@@ -101,7 +102,7 @@ pub enum OpenError {
         block_size: u32,
     },
     /// Direct I/O cannot be done in blocks this small.
-    #[error("{path}: direct I/O needs blocks of {needed} bytes, not {wanted}; set block_size = {needed}, or buffered = true", path = .path.display())]
+    #[error("{path}: direct I/O needs blocks of {needed} bytes, not {wanted}; set block_size = {needed}, or buffered = true if it is no NVMe character device", path = .path.display())]
     BlockSize {
         /// The path asked for.
         path: PathBuf,
@@ -111,12 +112,40 @@ pub enum OpenError {
         needed: u32,
     },
     /// The medium's own blocks are larger than any we offer.
-    #[error("{path}: has blocks of {needed} bytes, more than the 4096 supported; set buffered = true", path = .path.display())]
+    #[error("{path}: has blocks of {needed} bytes, more than the 4096 supported; a file or block device can be served with buffered = true", path = .path.display())]
     BlocksTooLarge {
         /// The path asked for.
         path: PathBuf,
         /// The medium's smallest block, in bytes.
         needed: u32,
+    },
+    /// NVMe commands may not be sent.
+    #[error("{path}: may be opened, but not sent commands; before Linux 6.2 that takes CAP_SYS_ADMIN: run as root, or give the block device of the same namespace", path = .path.display())]
+    Commands {
+        /// The path asked for.
+        path: PathBuf,
+    },
+    /// The blocks of an NVMe namespace have metadata.
+    #[error("{path}: its blocks carry {bytes} bytes of metadata, which cannot be exported; format it without (nvme format --lbaf, which erases it)", path = .path.display())]
+    Metadata {
+        /// The path asked for.
+        path: PathBuf,
+        /// Of each block.
+        bytes: u16,
+    },
+    /// An NVMe namespace without blocks, or with rules for writing them.
+    #[error("{path}: is of the {command_set}; only namespaces of the NVM Command Set can be exported", path = .path.display())]
+    CommandSet {
+        /// The path asked for.
+        path: PathBuf,
+        /// What it is of.
+        command_set: Csi,
+    },
+    /// The page cache was asked for where there is none.
+    #[error("{path}: is sent NVMe commands, past the page cache; leave buffered out, or give the block device of the same namespace", path = .path.display())]
+    BufferedCommands {
+        /// The path asked for.
+        path: PathBuf,
     },
     /// No memory for a RAM disk.
     #[error("RAM disk of {size} bytes: {source}")]

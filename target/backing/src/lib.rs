@@ -1,6 +1,6 @@
 //! Storage behind a namespace, over io_uring.
 //!
-//! A [`Backing`] is one opened file, block device, RAM or null disk: made on the control thread,
+//! A [`Backing`] is one opened file, block device, NVMe namespace, RAM or null disk: made on the control thread,
 //! shared by all cores as `Arc<Backing>`, closed when the last core has let go of it. A
 //! [`Ring`] is one core's way to all of them: it implements [`BlockIo`], the seam that the
 //! simulator replaces. [`Faulty`] wraps any [`BlockIo`] with delays and errors, for drills
@@ -11,6 +11,7 @@ mod backing;
 pub mod block_io;
 mod error;
 pub mod faulty;
+mod nvme;
 mod open;
 mod probe;
 mod ram;

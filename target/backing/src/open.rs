@@ -2,6 +2,7 @@
 //! reach it. Runs on the control thread and may block.
 
 use crate::backing::{Backing, FileStore, Store};
+use crate::nvme;
 use crate::probe::{self, Facts};
 use crate::ram::RamStore;
 use crate::{BackingSpec, BlockSize, Geometry, Medium, OpenError};
@@ -90,10 +91,14 @@ fn open_path(
     size: Option<u64>,
     buffered: bool,
 ) -> Result<Arc<Backing>, OpenError> {
-    let is_device = is_block_device(path, size.is_some() && !spec.read_only)?;
-    if is_device && size.is_some() {
+    let kind = kind_of(path, size.is_some() && !spec.read_only)?;
+    if kind != Kind::File && size.is_some() {
         return Err(OpenError::SizeOfDevice { path: path.to_owned() });
     }
+    if kind == Kind::Nvme {
+        return open_nvme(spec, path, buffered);
+    }
+    let is_device = kind == Kind::Block;
     let existed = path.exists();
     let (file, direct) = open_file(path, spec.read_only, is_device, size.is_some(), !buffered)?;
     let meta = file.metadata().map_err(|e| system(path, "look at it", e))?;
@@ -142,20 +147,54 @@ fn open_path(
     Ok(backing(Store::File(store), geometry))
 }
 
-/// Whether it is a device; an absent file is none, if it may be created.
-fn is_block_device(path: &Path, may_create: bool) -> Result<bool, OpenError> {
-    let kind = match std::fs::metadata(path) {
-        Ok(meta) => meta.file_type(),
-        Err(e) if e.kind() == io::ErrorKind::NotFound && may_create => return Ok(false),
+/// An NVMe namespace by its character device.
+fn open_nvme(spec: &BackingSpec, path: &Path, buffered: bool) -> Result<Arc<Backing>, OpenError> {
+    if buffered {
+        return Err(OpenError::BufferedCommands { path: path.to_owned() });
+    }
+    let (store, own) = nvme::open(spec, path)?;
+    if own.read_only && !spec.read_only {
+        return Err(OpenError::MediumReadOnly { path: path.to_owned() });
+    }
+    let block_size = block_size_from(spec.block_size, own.block_size, path)?;
+    let geometry = Geometry {
+        capacity: whole_blocks(&path.display().to_string(), own.capacity, block_size)?,
+        block_size,
+        optimal_io: own.optimal_io.next_multiple_of(block_size),
+        atomic_write: own.atomic_write / block_size * block_size,
+        discard: own.discard && !spec.read_only,
+        discard_zeroes: own.discard_zeroes && !spec.read_only,
+        read_only: spec.read_only,
+        ..own
+    };
+    Ok(backing(Store::Nvme(store), geometry))
+}
+
+/// What a path leads to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    File,
+    /// A block device.
+    Block,
+    /// An NVMe namespace, as a character device.
+    Nvme,
+}
+
+/// What is there; an absent file is one, if it may be created.
+fn kind_of(path: &Path, may_create: bool) -> Result<Kind, OpenError> {
+    let meta = match std::fs::metadata(path) {
+        Ok(meta) => meta,
+        Err(e) if e.kind() == io::ErrorKind::NotFound && may_create => return Ok(Kind::File),
         Err(e) if e.kind() == io::ErrorKind::NotFound => {
             return Err(OpenError::NotFound { path: path.to_owned() });
         }
         Err(e) => return Err(refused(path, true, e)),
     };
     let odd = |kind| Err(OpenError::Kind { path: path.to_owned(), kind });
-    match kind {
-        kind if kind.is_file() => Ok(false),
-        kind if kind.is_block_device() => Ok(true),
+    match meta.file_type() {
+        kind if kind.is_file() => Ok(Kind::File),
+        kind if kind.is_block_device() => Ok(Kind::Block),
+        kind if kind.is_char_device() && nvme::is_generic(meta.rdev()) => Ok(Kind::Nvme),
         kind if kind.is_dir() => odd("a folder"),
         kind if kind.is_char_device() => odd("a character device"),
         kind if kind.is_fifo() => odd("a pipe"),
@@ -207,7 +246,7 @@ fn open_file(
 }
 
 /// Tries again while the failure is one that may pass, for [`RELEASE_WAIT`] at most.
-fn patiently<T, E>(
+pub(crate) fn patiently<T, E>(
     mut attempt: impl FnMut() -> Result<T, E>,
     may_pass: impl Fn(&E) -> bool,
 ) -> Result<T, E> {
@@ -223,7 +262,7 @@ fn patiently<T, E>(
 }
 
 /// What a refusal to open means.
-fn refused(path: &Path, read_only: bool, source: io::Error) -> OpenError {
+pub(crate) fn refused(path: &Path, read_only: bool, source: io::Error) -> OpenError {
     let path = path.to_owned();
     match source.raw_os_error() {
         Some(libc::EBUSY) => OpenError::DeviceBusy { path },
@@ -243,7 +282,7 @@ fn refused(path: &Path, read_only: bool, source: io::Error) -> OpenError {
 
 /// Takes the advisory lock: shared for reading, else exclusive. It belongs to the open file, so
 /// a second opening conflicts within one process too.
-fn lock(file: &File, path: &Path, read_only: bool) -> Result<(), OpenError> {
+pub(crate) fn lock(file: &File, path: &Path, read_only: bool) -> Result<(), OpenError> {
     let operation = if read_only {
         FlockOperation::NonBlockingLockShared
     } else {
@@ -293,7 +332,11 @@ fn choose_block_size(
     facts: &Facts,
     path: &Path,
 ) -> Result<u32, OpenError> {
-    let needed = facts.offset_align;
+    block_size_from(wanted, facts.offset_align, path)
+}
+
+/// As [`choose_block_size`], with the smallest that the medium can do.
+fn block_size_from(wanted: Option<BlockSize>, needed: u32, path: &Path) -> Result<u32, OpenError> {
     if needed > BlockSize::B4096.bytes() {
         return Err(OpenError::BlocksTooLarge { path: path.to_owned(), needed });
     }
@@ -324,7 +367,7 @@ impl Claim {
         Claim(None)
     }
 
-    fn on(dev: u64, ino: u64) -> Claim {
+    pub(crate) fn on(dev: u64, ino: u64) -> Claim {
         CLAIMS.lock().unwrap_or_else(PoisonError::into_inner).push((dev, ino));
         Claim(Some((dev, ino)))
     }

@@ -17,11 +17,15 @@
 //! (The ring's own descriptor would not do: with deferred completions, poll(2) on it is not woken
 //! by work that waits, only by completions already written; seen on Linux 6.18.)
 //!
+//! **Entries** have 128 bytes to submit and 32 to complete, as NVMe commands need them, so that one
+//! ring and one system call serve disks of every kind.
+//!
 //! **Memory**: buffers lie in the core's region, which the ring keeps alive. Dropping a ring
 //! cancels and waits for what the kernel still holds, for a bounded time; if the disk is stuck,
 //! the region is leaked rather than unmapped under it. (The process can then run on, but the
 //! kernel lets it *end* only when the disk answers or errors: no user-space means avoids that.)
 
+mod commands;
 mod setup;
 mod slot;
 mod steps;
@@ -32,7 +36,7 @@ pub use setup::{RingConfig, RingError, RingMode};
 
 use crate::backing::{Backing, Store};
 use crate::{BackingId, BlockIo, IoDone, IoError, IoOp, IoRequest};
-use io_uring::{IoUring, opcode, types};
+use io_uring::{IoUring, cqueue, opcode, squeue, types};
 use region::Region;
 use slot::{Slots, Step};
 use std::collections::VecDeque;
@@ -69,6 +73,8 @@ pub struct RingStats {
     pub held_back: u64,
     /// Submissions to the kernel: at least one per operation on a file or device.
     pub kernel_ops: u64,
+    /// NVMe commands sent to devices.
+    pub commands: u64,
     /// Transfers that came back short and were continued.
     pub continued: u64,
     /// Steps tried again after EINTR or EAGAIN.
@@ -90,6 +96,17 @@ struct Entry {
     fixed: bool,
 }
 
+/// The kernel's side: see the module's description.
+type Uring = IoUring<squeue::Entry128, cqueue::Entry32>;
+
+/// Memory that submissions name, and how.
+struct Sources<'a> {
+    region: &'a Region,
+    zeroes: &'a Region,
+    ranges: &'a Region,
+    mode: &'a RingMode,
+}
+
 /// What a sleeping core is woken by.
 struct Wake {
     /// Signalled by the kernel at completions while armed.
@@ -102,13 +119,15 @@ struct Wake {
 /// One core's way to its backings, over io_uring. See the module's description.
 pub struct Ring {
     // First, so that it is closed before the memory below goes away.
-    uring: IoUring,
+    uring: Uring,
     region: Arc<Region>,
     mode: RingMode,
     wake: Wake,
     enabled: bool,
     /// Pages of zeroes that are only ever read.
     zeroes: Arc<Region>,
+    /// A range of Dataset Management for each slot.
+    ranges: Arc<Region>,
     /// Entry index by id, or [`NO_ENTRY`].
     by_id: Vec<u32>,
     /// Grows when a backing is added to a full table.
@@ -176,7 +195,8 @@ impl Ring {
         steps::check(backing, request)?;
         match &backing.store {
             Store::File(_) if request.len == 0 && request.op != IoOp::Flush => Ok(None),
-            Store::File(_) => Ok(steps::first(backing, request.op).map(|_| index)),
+            Store::Nvme(_) if request.len == 0 && request.op != IoOp::Flush => Ok(None),
+            Store::File(_) | Store::Nvme(_) => Ok(steps::first(backing, request.op).map(|_| index)),
             Store::Ram(ram) => {
                 match request.op {
                     IoOp::Read => ram.read(request.offset, &self.region, request.buffer),
@@ -227,15 +247,25 @@ impl Ring {
     fn stage(&mut self, index: u32) {
         let slot = self.slots.get(index);
         let entry = self.entry(slot.entry);
-        let submission = steps::submission(slot, entry, &self.region, &self.mode, &self.zeroes)
-            .user_data(index.into());
+        let sources = Sources {
+            region: &self.region,
+            zeroes: &self.zeroes,
+            ranges: &self.ranges,
+            mode: &self.mode,
+        };
+        let submission = match (&entry.backing.store, slot.step) {
+            (Store::Nvme(store), _) => commands::submission(slot, index, entry, store, &sources),
+            _ => steps::submission(slot, entry, &sources).into(),
+        }
+        .user_data(index.into());
         match slot.step {
             Step::Transfer { dsync: true } => self.stats.dsync_writes += 1,
             Step::Sync => self.stats.syncs += 1,
             Step::WriteZeroes => self.stats.zeroes_written += 1,
+            Step::Command => self.stats.commands += 1,
             _ => {}
         }
-        // SAFETY: the memory named lies in the region or the zero pages, which outlive what the
+        // SAFETY: the memory named lies in the region, the zero pages or the ranges, which outlive what the
         // kernel holds (see drop), inside their bounds (checked when the address was made).
         let pushed = unsafe { self.uring.submission().push(&submission) };
         pushed.expect("the submission queue has an entry for every slot");
@@ -294,7 +324,13 @@ impl Ring {
     fn on_completion(&mut self, index: u32, result: i32) {
         let slot = self.slots.get_mut(index);
         let entry = self.entries[slot.entry as usize].as_ref().expect("entry of a live slot");
-        match steps::advance(slot, &entry.backing, result, &mut self.stats) {
+        let advanced = match &entry.backing.store {
+            Store::Nvme(store) => {
+                commands::advance(slot, &entry.backing, store, result, &mut self.stats)
+            }
+            _ => steps::advance(slot, &entry.backing, result, &mut self.stats),
+        };
+        match advanced {
             None => {
                 self.owed = true;
                 self.stage(index);
@@ -357,6 +393,7 @@ impl BlockIo for Ring {
         };
         let fd = match &backing.store {
             Store::File(store) => store.file.as_raw_fd(),
+            Store::Nvme(store) => store.file.as_raw_fd(),
             Store::Ram(_) | Store::Null => -1,
         };
         let fixed = fd >= 0 && self.register_file(index, fd);
@@ -462,7 +499,8 @@ impl Drop for Ring {
                 waited_ms = self.drain.as_millis() as u64,
                 "a disk does not answer: leaving its buffers mapped"
             );
-            std::mem::forget((Arc::clone(&self.region), Arc::clone(&self.zeroes)));
+            let memory = [&self.region, &self.zeroes, &self.ranges];
+            std::mem::forget(memory.map(Arc::clone));
             return;
         }
         // The kernel takes a closed ring apart at leisure, and holds on to the files meanwhile: a
@@ -477,7 +515,7 @@ impl Ring {
         self.backlog.clear();
         let any = opcode::AsyncCancel2::new(types::CancelBuilder::any().all()).build();
         // SAFETY: a cancellation names no memory.
-        let pushed = unsafe { self.uring.submission().push(&any.user_data(CANCEL_DATA)) };
+        let pushed = unsafe { self.uring.submission().push(&any.user_data(CANCEL_DATA).into()) };
         if pushed.is_ok() {
             self.staged += 1;
         }

@@ -22,6 +22,8 @@ pub fn status_of(error: IoError) -> Status {
         IoError::Gone => StatusCode::NAMESPACE_NOT_READY.with_dnr(),
         IoError::Unsupported => StatusCode::INVALID_OPCODE.with_dnr(),
         IoError::TimedOut | IoError::Busy => StatusCode::COMMAND_INTERRUPTED.retryable(),
+        // The device has spoken. Its error log and its times to wait are not the host's to ask for.
+        IoError::Device(field) => Status { crd: 0, more: false, ..Status::from_wire(field << 1) },
         IoError::Other(_) => StatusCode::INTERNAL_ERROR.retryable(),
     }
 }
@@ -37,6 +39,14 @@ pub(crate) fn exec_status(result: Result<(), IoError>) -> ExecStatus {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_device_s_own_status_reaches_the_host_as_it_is() {
+        // DNR, More, a retry delay of 3 and Unrecovered Read Error, as a kernel gives them.
+        let status = status_of(IoError::Device(0x7a81));
+        assert_eq!(status, StatusCode::UNRECOVERED_READ_ERROR.with_dnr());
+        assert_eq!(status_of(IoError::Device(0x0002)), StatusCode::INVALID_FIELD.retryable());
+    }
 
     #[test]
     fn only_passing_trouble_may_be_retried() {

@@ -37,7 +37,7 @@ const IMPORTS: &[(&str, &[&str])] = &[
     ("region", &[]),
     ("nvmf", &["nvme-spec-types"]),
     ("rdma", &["region"]),
-    ("backing", &["region"]),
+    ("backing", &["nvme-spec-types", "region"]),
     ("rdma-verbs", &["rdma", "region"]),
     ("soft-roce", &["rdma", "region"]),
     ("reactor", &["backing", "nvme-spec-types", "nvmf", "rdma", "region"]),

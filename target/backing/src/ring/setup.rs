@@ -1,8 +1,9 @@
 //! Making a ring: which of io_uring's abilities the kernel has, and registering what may be.
 
 use super::slot::Slots;
-use super::{Ring, RingStats, Wake};
-use io_uring::{IoUring, Probe, opcode};
+use super::{Ring, RingStats, Uring, Wake};
+use io_uring::{IoUring, Probe, cqueue, opcode, squeue};
+use nvme_spec_types::nvm::DsmRange;
 use region::{MapError, Pages, Region, Span};
 use rustix::event::EventfdFlags;
 use std::collections::VecDeque;
@@ -15,7 +16,7 @@ use std::time::Duration;
 const FIXED_BUFFER_LEN: usize = 1 << 30;
 
 /// Bytes of zeroes that one submission can write where zeroes have to be written.
-const ZEROES_LEN: usize = 256 << 10;
+pub(super) const ZEROES_LEN: usize = 256 << 10;
 
 /// Bounds of one ring.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -53,7 +54,7 @@ pub enum RingError {
         max: u32,
     },
     /// The kernel has no io_uring.
-    #[error("this kernel has no io_uring: Linux 5.11 or newer with CONFIG_IO_URING is needed")]
+    #[error("this kernel has no io_uring: Linux 5.19 or newer with CONFIG_IO_URING is needed")]
     Missing,
     /// It is there, but not for us.
     #[error(
@@ -62,7 +63,7 @@ pub enum RingError {
     )]
     Denied,
     /// Too old.
-    #[error("this kernel's io_uring lacks {operation}: Linux 5.11 or newer is needed")]
+    #[error("this kernel's io_uring lacks {operation}: Linux 5.19 or newer is needed")]
     TooOld {
         /// What it lacks.
         operation: &'static str,
@@ -85,8 +86,6 @@ pub struct RingMode {
     pub single_issuer: bool,
     /// Completions are worked out only when we enter (Linux 6.1): no interruptions.
     pub defer_taskrun: bool,
-    /// The kernel tells in memory that an enter is due (Linux 5.19).
-    pub taskrun_flag: bool,
     /// Buffers are registered: no page is pinned or looked up per operation.
     pub fixed_buffers: bool,
     /// Descriptors are registered.
@@ -126,7 +125,7 @@ impl Ring {
     fn from_parts(
         config: RingConfig,
         region: Arc<Region>,
-        (mut uring, mut mode): (IoUring, RingMode),
+        (mut uring, mut mode): (Uring, RingMode),
     ) -> Result<Ring, RingError> {
         check_operations(&uring)?;
         let wake = wake(&mut uring)?;
@@ -140,6 +139,7 @@ impl Ring {
             enabled: false,
             registrable: if mode.fixed_files { config.backings as usize } else { 0 },
             zeroes: Arc::new(Region::map(ZEROES_LEN, Pages::Normal)?),
+            ranges: Arc::new(Region::map(config.depth as usize * DsmRange::SIZE, Pages::Normal)?),
             by_id: Vec::new(),
             entries: Vec::with_capacity(config.backings as usize),
             slots: Slots::new(config.depth),
@@ -182,23 +182,18 @@ fn check_range(name: &'static str, value: u32, min: u32, max: u32) -> Result<(),
 pub(super) enum Level {
     /// Worked out only when we enter, by one thread (Linux 6.1).
     Deferred,
-    /// Worked out when we enter for anything (Linux 5.19).
+    /// Worked out when we enter for anything.
     Cooperative,
-    /// Worked out whenever the kernel interrupts us.
-    Plain,
 }
 
 /// Takes the best level the kernel has.
-fn build(depth: u32) -> Result<(IoUring, RingMode), RingError> {
-    let best = build_at(Level::Deferred, depth);
-    let Some(best) = granted(best)? else {
-        tracing::info!("io_uring without deferred completions: Linux 6.1 has them");
-        if let Some(middle) = granted(build_at(Level::Cooperative, depth))? {
-            return Ok(middle);
-        }
-        return build_at(Level::Plain, depth).map_err(refusal);
-    };
-    Ok(best)
+fn build(depth: u32) -> Result<(Uring, RingMode), RingError> {
+    if let Some(best) = granted(build_at(Level::Deferred, depth))? {
+        return Ok(best);
+    }
+    tracing::info!("io_uring without deferred completions: Linux 6.1 has them");
+    granted(build_at(Level::Cooperative, depth))?
+        .ok_or(RingError::TooOld { operation: "entries of 128 bytes" })
 }
 
 /// `None` if the kernel does not know what was asked for.
@@ -211,8 +206,8 @@ fn granted<T>(result: io::Result<T>) -> Result<Option<T>, RingError> {
 }
 
 /// A ring with submission entries for every slot and one cancellation.
-fn build_at(level: Level, depth: u32) -> io::Result<(IoUring, RingMode)> {
-    let mut builder = IoUring::builder();
+fn build_at(level: Level, depth: u32) -> io::Result<(Uring, RingMode)> {
+    let mut builder = IoUring::<squeue::Entry128, cqueue::Entry32>::builder();
     builder.dontfork();
     match level {
         Level::Deferred => builder
@@ -222,12 +217,10 @@ fn build_at(level: Level, depth: u32) -> io::Result<(IoUring, RingMode)> {
             .setup_taskrun_flag()
             .setup_r_disabled(),
         Level::Cooperative => builder.setup_submit_all().setup_coop_taskrun().setup_taskrun_flag(),
-        Level::Plain => &mut builder,
     };
     let mode = RingMode {
         single_issuer: level == Level::Deferred,
         defer_taskrun: level == Level::Deferred,
-        taskrun_flag: level != Level::Plain,
         fixed_buffers: false,
         fixed_files: false,
     };
@@ -242,7 +235,7 @@ fn refusal(source: io::Error) -> RingError {
     }
 }
 
-fn check_operations(uring: &IoUring) -> Result<(), RingError> {
+fn check_operations(uring: &Uring) -> Result<(), RingError> {
     let mut probe = Probe::new();
     if uring.submitter().register_probe(&mut probe).is_err() {
         return Err(RingError::TooOld { operation: "the probe of operations" });
@@ -255,6 +248,7 @@ fn check_operations(uring: &IoUring) -> Result<(), RingError> {
         ("fsync", opcode::Fsync::CODE),
         ("fallocate", opcode::Fallocate::CODE),
         ("cancellation", opcode::AsyncCancel::CODE),
+        ("commands of devices", opcode::UringCmd80::CODE),
     ];
     match needed.iter().find(|(_, code)| !probe.is_supported(*code)) {
         Some((operation, _)) => Err(RingError::TooOld { operation }),
@@ -266,7 +260,7 @@ fn check_operations(uring: &IoUring) -> Result<(), RingError> {
 }
 
 /// An event descriptor that the ring signals, not armed.
-fn wake(uring: &mut IoUring) -> Result<Wake, RingError> {
+fn wake(uring: &mut Uring) -> Result<Wake, RingError> {
     let flags = EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK;
     let resources = |source| RingError::Resources { source };
     let event = rustix::event::eventfd(0, flags).map_err(|error| resources(error.into()))?;
@@ -276,7 +270,7 @@ fn wake(uring: &mut IoUring) -> Result<Wake, RingError> {
 }
 
 /// Whether the region could be registered, in pieces of at most 1 GiB.
-fn register_buffers(uring: &IoUring, region: &Region) -> bool {
+fn register_buffers(uring: &Uring, region: &Region) -> bool {
     let pieces: Vec<libc::iovec> = (0..region.len())
         .step_by(FIXED_BUFFER_LEN)
         .map(|at| {
@@ -301,7 +295,7 @@ fn register_buffers(uring: &IoUring, region: &Region) -> bool {
 }
 
 /// Whether a table of `n` descriptors could be registered, all empty.
-fn register_files(uring: &IoUring, n: u32) -> bool {
+fn register_files(uring: &Uring, n: u32) -> bool {
     match uring.submitter().register_files(&vec![-1; n as usize]) {
         Ok(()) => true,
         Err(error) => {

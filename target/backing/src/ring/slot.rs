@@ -14,6 +14,8 @@ pub(super) enum Step {
     Allocate(Allocation),
     /// Writing the rest of the range with zeroes.
     WriteZeroes,
+    /// An NVMe command for what is left of the range, or as much of it as one can do.
+    Command,
 }
 
 /// Ways to change what a range is made of.

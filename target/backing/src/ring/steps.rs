@@ -1,4 +1,4 @@
-//! How an operation is done: its first step, what a step's result leads to, and the submission
+//! How an operation on a file or block device is done: its first step, what a step's result leads to, and the submission
 //! for each step. Decisions only; the ring moves the bytes.
 //!
 //! - A read or write is one transfer, continued while it comes back short.
@@ -7,14 +7,15 @@
 //! - Deallocating punches a hole; where that is refused it does nothing, unless the backing has
 //!   promised zeroes, which are then made otherwise.
 
+use super::commands;
 use super::slot::{Allocation, Slot, Step};
-use super::{Entry, RingMode, RingStats};
+use super::{Entry, RingStats, Sources};
 use crate::backing::{Backing, Flag, Store};
 use crate::error::{Direction, io_error};
 use crate::{IoError, IoOp, IoRequest};
 use io_uring::squeue::{self, Flags};
 use io_uring::{opcode, types};
-use region::{Region, Span};
+use region::Span;
 
 /// Times a step without progress is tried again.
 const MAX_TRIES: u8 = 16;
@@ -43,6 +44,8 @@ pub(super) fn check(backing: &Backing, request: &IoRequest) -> Result<(), IoErro
     if matches!(request.op, IoOp::Read | IoOp::Write { .. }) {
         let align = match &backing.store {
             Store::File(store) => store.memory_align,
+            // Commands name memory in units of four bytes.
+            Store::Nvme(_) => 4,
             Store::Ram(_) | Store::Null => 1,
         };
         let buffer = request.buffer;
@@ -55,6 +58,9 @@ pub(super) fn check(backing: &Backing, request: &IoRequest) -> Result<(), IoErro
 
 /// What to do first for an operation on a file or device; `None` if there is nothing to do.
 pub(super) fn first(backing: &Backing, op: IoOp) -> Option<Step> {
+    if let Store::Nvme(store) = &backing.store {
+        return commands::first(store, op);
+    }
     let learned = &backing.learned;
     let step = match op {
         IoOp::Read => Step::Transfer { dsync: false },
@@ -124,6 +130,7 @@ pub(super) fn advance(
         Step::Allocate(_) if result == 0 => after_zeroing(slot),
         Step::Allocate(how) if is_refusal(-result) => instead(slot, backing, how),
         Step::Allocate(_) => Some(Err(io_error(-result, Direction::Write))),
+        Step::Command => unreachable!("files and block devices are sent no commands"),
     }
 }
 
@@ -164,7 +171,11 @@ fn moved(
 }
 
 /// The same step once more, unless it was tried often enough.
-fn again(slot: &mut Slot, stats: &mut RingStats, error: IoError) -> Option<Result<(), IoError>> {
+pub(super) fn again(
+    slot: &mut Slot,
+    stats: &mut RingStats,
+    error: IoError,
+) -> Option<Result<(), IoError>> {
     if slot.tries == MAX_TRIES {
         return Some(Err(error));
     }
@@ -205,7 +216,7 @@ fn instead(slot: &mut Slot, backing: &Backing, how: Allocation) -> Option<Result
     }
 }
 
-fn learn(flag: &Flag, what: &'static str) {
+pub(super) fn learn(flag: &Flag, what: &'static str) {
     if !flag.is_set() {
         flag.set();
         tracing::info!("{what}");
@@ -216,13 +227,8 @@ fn learn(flag: &Flag, what: &'static str) {
 ///
 /// # Panics
 /// If the buffer reaches past the region: our own bug.
-pub(super) fn submission(
-    slot: &Slot,
-    entry: &Entry,
-    region: &Region,
-    mode: &RingMode,
-    zeroes: &Region,
-) -> squeue::Entry {
+pub(super) fn submission(slot: &Slot, entry: &Entry, sources: &Sources<'_>) -> squeue::Entry {
+    let Sources { region, zeroes, mode, .. } = sources;
     let request = &slot.request;
     let offset = request.offset + slot.done;
     let left = request.len - slot.done;
@@ -267,6 +273,7 @@ pub(super) fn submission(
                 .mode(mode | libc::FALLOC_FL_KEEP_SIZE)
                 .build()
         }
+        Step::Command => unreachable!("files and block devices are sent no commands"),
     };
     if entry.fixed { submission.flags(Flags::FIXED_FILE) } else { submission }
 }

@@ -192,7 +192,7 @@ fn works(mut ring: Ring, region: &Region) {
 
 #[test]
 fn every_level_of_the_kernel_works() {
-    for level in [Level::Deferred, Level::Cooperative, Level::Plain] {
+    for level in [Level::Deferred, Level::Cooperative] {
         let region = Arc::new(Region::map(65536, Pages::Normal).unwrap());
         let ring = Ring::at(level, Arc::clone(&region));
         assert_eq!(ring.mode().defer_taskrun, level == Level::Deferred);
@@ -214,7 +214,6 @@ fn a_buffer_across_two_registered_pieces_is_used_as_a_plain_one() {
     let mode = RingMode {
         single_issuer: true,
         defer_taskrun: true,
-        taskrun_flag: true,
         fixed_buffers: true,
         fixed_files: true,
     };

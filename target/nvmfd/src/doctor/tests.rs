@@ -31,7 +31,6 @@ fn machine() -> Facts {
             ring: Ok(RingMode {
                 single_issuer: true,
                 defer_taskrun: true,
-                taskrun_flag: true,
                 fixed_buffers: true,
                 fixed_files: true,
             }),
