@@ -30,7 +30,8 @@ impl Daemon {
 
     /// Starts one that offers what [`offer`](crate::offer) says.
     pub(crate) fn start(address: SocketAddr, provider: &str, namespaces: &[Namespace]) -> Daemon {
-        let namespaces: String = namespaces.iter().map(entry).collect();
+        let mut disks = given_disks();
+        let namespaces: String = namespaces.iter().map(|ns| entry(ns, &mut disks)).collect();
         let [memory, control_memory] = offer::MEMORY;
         let text = format!(
             "[[listener]]\naddress = \"{address}\"\nprovider = \"{provider}\"\n\
@@ -38,7 +39,7 @@ impl Daemon {
              [[subsystem]]\nnqn = \"{CLOSED_SUBNQN}\"\nallowed_hosts = [\"{ALLOWED_HOSTNQN}\"]\n\
              {}[tuning]\ndata_cores = 1\nmemory = {memory}\ncontrol_memory = {control_memory}\n\
              max_transfer = {}\nin_capsule = {}\nqueue_depth = {}\nmax_io_queues = {}\n",
-            entry(&Namespace::ram(1, 512)),
+            entry(&Namespace::ram(1, 512), &mut Vec::new()),
             offer::MAX_TRANSFER,
             offer::IN_CAPSULE,
             offer::QUEUE_DEPTH,
@@ -119,13 +120,33 @@ impl Drop for Daemon {
     }
 }
 
-/// A namespace of the subsystem above it.
-fn entry(namespace: &Namespace) -> String {
+/// A namespace of the subsystem above it: in memory, or on the first of these disks that is as it
+/// should be, which is taken from them.
+fn entry(namespace: &Namespace, disks: &mut Vec<(u32, u32, String)>) -> String {
     let Namespace { mib, block_size, read_only } = namespace;
+    let fits = |(size, block, _): &(u32, u32, String)| (size, block) == (mib, block_size);
+    let place = match disks.iter().position(fits) {
+        Some(at) => format!("path = \"{}\"", disks.remove(at).2),
+        None => format!("ram = \"{mib}MiB\""),
+    };
     format!(
-        "[[subsystem.namespace]]\nram = \"{mib}MiB\"\nblock_size = {block_size}\n\
-         read_only = {read_only}\n"
+        "[[subsystem.namespace]]\n{place}\nblock_size = {block_size}\nread_only = {read_only}\n"
     )
+}
+
+/// Disks to use in place of memory: `NVMFD_DISKS` lists MiB, bytes of a block and path of each, as
+/// in `16:512:/dev/ng0n2`.
+fn given_disks() -> Vec<(u32, u32, String)> {
+    let given = std::env::var("NVMFD_DISKS").unwrap_or_default();
+    let disk = |word: &str| {
+        let mut parts = word.splitn(3, ':');
+        let mut number = || parts.next()?.parse().ok();
+        Some((number()?, number()?, parts.next()?.to_owned()))
+    };
+    let disks = given.split_whitespace().map(|word| {
+        disk(word).unwrap_or_else(|| panic!("NVMFD_DISKS: \"{word}\" is not MIB:BLOCK:PATH"))
+    });
+    disks.collect()
 }
 
 /// A loopback address for each daemon, likely not that of another process's.

@@ -16,7 +16,8 @@
 //! - `seconds`: the time bound inside an emulated machine (default 60);
 //! - `cpus`: processors the machine must have (default 2; `uml` has one);
 //! - `programs`: test programs of this repository that it calls from `$WORK/bin`;
-//! - `disk`: `nvme` gives the machine an NVMe disk of QEMU's (`qemu` only);
+//! - `disk`: `nvme` gives the machine an NVMe disk of QEMU's, with four namespaces and
+//!   a queue to poll (`qemu` only);
 //! - `multipath`: `off` lets the host keep its connections to one subsystem
 //!   apart, each with disks of its own: as if it were several hosts;
 //! - `core`: belongs to the subset run on further kernels.

@@ -176,7 +176,6 @@ fn qemu(kernel: &Kernel, setup: &Setup, work: &Path, outside: Option<&Outside>) 
     if !kvm {
         line += &format!(" tsc_early_khz={} tsc=reliable no_timer_check", tsc_khz()?);
     }
-    command.args(["-append", &line]);
     command.arg("-serial").arg(format!("file:{}", work.join("console.log").display()));
     command.args(["-chardev", "stdio,id=agent,signal=off", "-serial", "chardev:agent"]);
     let share = |path: &Path, tag: &str, readonly: &str| {
@@ -196,14 +195,32 @@ fn qemu(kernel: &Kernel, setup: &Setup, work: &Path, outside: Option<&Outside>) 
         command.args(["-device", &format!("virtio-net-pci,netdev=wire,host_mtu={LARGEST_MTU}")]);
     }
     if setup.nvme_disk {
-        let disk = work.join("nvme.img");
-        File::create(&disk)?.set_len(256 << 20)?;
-        command
-            .arg("-drive")
-            .arg(format!("file={},if=none,id=nvme,format=raw,cache=unsafe", disk.display()));
-        command.args(["-device", "nvme,serial=harness,drive=nvme"]);
+        nvme_disk(&mut command, work)?;
+        line = format!("{line} nvme.poll_queues=1");
     }
+    command.args(["-append", &line]);
     Ok(command)
+}
+
+/// Namespaces of the machine's NVMe disk, from 1: MiB and bytes of a block.
+const NVME_NAMESPACES: [(u64, u32); 4] = [(256, 512), (16, 512), (16, 4096), (1, 512)];
+
+/// Gives the machine an NVMe disk of its own.
+fn nvme_disk(command: &mut Command, work: &Path) -> Result<()> {
+    command.args(["-device", "nvme,serial=harness,id=nvme"]);
+    for (nsid, (mib, block)) in (1..).zip(NVME_NAMESPACES) {
+        let disk = work.join(format!("nvme{nsid}.img"));
+        File::create(&disk)?.set_len(mib << 20)?;
+        let file = disk.display();
+        command.arg("-drive").arg(format!(
+            "file={file},if=none,id=disk{nsid},format=raw,cache=unsafe,discard=unmap"
+        ));
+        command.arg("-device").arg(format!(
+            "nvme-ns,bus=nvme,drive=disk{nsid},nsid={nsid},logical_block_size={block},\
+             physical_block_size={block}"
+        ));
+    }
+    Ok(())
 }
 
 /// Modules with which the guest reaches this machine's root.

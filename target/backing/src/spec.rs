@@ -41,7 +41,7 @@ impl TryFrom<u32> for BlockSize {
 /// Where the bytes live.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Medium {
-    /// A regular file or a block device.
+    /// A regular file, a block device, or the character device of an NVMe namespace.
     Path {
         /// Its path, followed through symbolic links.
         path: PathBuf,

@@ -1,7 +1,8 @@
 //! The cases on an RDMA device of this machine.
 //!
 //! `conformance ADDRESS[:PORT] [OPTION…] [FILTER…]`: the address belongs to the device; options are
-//! those of a test program. `NVMFD_PROGRAM` names the daemon.
+//! those of a test program. `NVMFD_PROGRAM` names the daemon,
+//! `NVMFD_DISKS` disks to use in place of memory (`16:512:/dev/ng0n2`: MiB, bytes of a block, path).
 
 use conformance::VerbsPlace;
 use libtest_mimic::Arguments;

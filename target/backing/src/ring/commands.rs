@@ -52,7 +52,10 @@ pub(super) fn advance(
         libc::EINTR | libc::EAGAIN => again(slot, stats, IoError::Busy),
         // From a kernel that has commands but takes no registered buffer with them.
         libc::EINVAL if !backing.learned.no_fixed_command.is_set() => {
-            learn(&backing.learned.no_fixed_command, "NVMe commands without registered buffers");
+            learn(
+                &backing.learned.no_fixed_command,
+                "NVMe commands without registered buffers: Linux 6.12 takes them",
+            );
             None
         }
         errno => {

@@ -6,6 +6,7 @@ use crate::config::{self, Config, Namespace};
 use crate::doctor::facts::Disk;
 use backing::Medium;
 use rustix::fs::{AtFlags, CWD, StatxFlags, major, minor};
+use std::fs::FileType;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
@@ -22,8 +23,12 @@ fn disk(tree: &Tree, nqn: &str, namespace: &Namespace) -> Option<Disk> {
     // A file that is still to be made is judged by its folder.
     let there = existing(path);
     let meta = there.as_ref().and_then(|there| std::fs::metadata(there).ok());
-    let is_device = meta.as_ref().is_some_and(|meta| meta.file_type().is_block_device());
-    let number = meta.map(|meta| if is_device { meta.rdev() } else { meta.dev() });
+    let is = |kind: fn(&FileType) -> bool| meta.as_ref().is_some_and(|m| kind(&m.file_type()));
+    let (is_block, is_char) = (is(FileType::is_block_device), is(FileType::is_char_device));
+    let is_device = is_block || is_char;
+    // A character device has no number among the block devices, and no queue of its own.
+    let number = meta.filter(|_| !is_char);
+    let number = number.map(|meta| if is_block { meta.rdev() } else { meta.dev() });
     let number = number.map(|number| format!("{}:{}", major(number), minor(number)));
     let beneath = number.as_ref().map(|number| queue_of(tree, number));
     let mounts = tree.text("proc/self/mountinfo").unwrap_or_default();
