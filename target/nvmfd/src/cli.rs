@@ -1,5 +1,7 @@
 //! The command line.
 
+use crate::config::Provider;
+use crate::doctor::peer::Place;
 use clap::{Parser, Subcommand, ValueEnum};
 use std::path::PathBuf;
 
@@ -68,10 +70,26 @@ pub(crate) enum Command {
     /// Changes nothing. Limits are those of this shell: run it as the user that the daemon runs as.
     /// Exit status 0: nothing is at fault, though there may be warnings. 1: something will not work.
     /// 2: the configuration is wrong.
+    ///
+    /// With --peer: say instead whether RDMA to another machine is alive, and how fast it is where
+    /// that machine runs `nvmfd doctor --serve`. 0: it is alive. 1: it is not.
     Doctor {
         /// The configuration file; without, a listener on every address and no disks
         #[arg(long, value_name = "FILE")]
         config: Option<PathBuf>,
+        /// Test RDMA to this address: with a port there, else with a doctor or a target
+        #[arg(long, value_name = "ADDRESS[:PORT]", value_parser = Place::parse, conflicts_with = "config")]
+        peer: Option<Place>,
+        /// Answer such tests at this address of this machine (RDMA port 4429 if left out), until
+        /// interrupted
+        #[arg(long, value_name = "ADDRESS[:PORT]", value_parser = Place::parse, conflicts_with_all = ["config", "peer", "json"])]
+        serve: Option<Place>,
+        /// With --peer and --serve: what carries RDMA
+        #[arg(long, value_enum, default_value_t, conflicts_with = "config")]
+        provider: Provider,
+        /// With --peer: how many seconds each bandwidth is measured
+        #[arg(long, value_name = "COUNT", default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..=20), requires = "peer")]
+        seconds: u8,
         #[command(flatten)]
         output: Output,
     },

@@ -31,6 +31,7 @@ use clap::Parser;
 use cli::{Change, Command};
 use client::Client;
 use std::process::ExitCode;
+use std::time::Duration;
 
 /// Exit status when the configuration cannot be used.
 const CONFIG_ERROR: u8 = 2;
@@ -48,7 +49,14 @@ fn main() -> ExitCode {
         }
         Command::Check { config, .. } => check::run(&config),
         Command::Serve { config } => serve::run(&config),
-        Command::Doctor { config, output } => doctor::run(config.as_deref(), output.json),
+        Command::Doctor { serve: Some(place), provider, .. } => {
+            doctor::peer::serve(place, provider)
+        }
+        Command::Doctor { peer: Some(place), provider, seconds, output, .. } => {
+            let time = Duration::from_secs(u64::from(seconds));
+            doctor::peer::ask(place, provider, time, output.json)
+        }
+        Command::Doctor { config, output, .. } => doctor::run(config.as_deref(), output.json),
         Command::Reload { output, at } => {
             with_daemon(at, |client| client::reload(client, output.json))
         }

@@ -68,7 +68,7 @@ pub(crate) struct Listener {
 }
 
 /// What carries RDMA for a listener.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize, clap::ValueEnum)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Provider {
     /// An RDMA device where one owns the address, else soft-roce.

@@ -12,6 +12,7 @@ mod checks;
 mod facts;
 mod finding;
 mod gather;
+pub(crate) mod peer;
 mod show;
 #[cfg(test)]
 mod tests;
@@ -19,7 +20,7 @@ mod tests;
 use crate::config::{self, Config, ConfigErrors};
 use crate::{CONFIG_ERROR, RUN_ERROR};
 use finding::Level;
-use std::io::{IsTerminal, Write};
+use std::io::Write;
 use std::path::Path;
 use std::process::ExitCode;
 
@@ -41,12 +42,8 @@ pub(crate) fn run(path: Option<&Path>, json: bool) -> ExitCode {
     };
     let findings = checks::all(&gather::facts(path, &config), &config);
     let mut out = std::io::stdout();
-    let text = if json {
-        show::json(&findings)
-    } else {
-        let colour = out.is_terminal() && std::env::var_os("NO_COLOR").is_none();
-        show::text(&findings, colour)
-    };
+    let text =
+        if json { show::json(&findings) } else { show::text(&findings, show::wants_colour()) };
     let _ = write!(out, "{text}");
     match show::worst(&findings) {
         Level::Fault => ExitCode::from(RUN_ERROR),

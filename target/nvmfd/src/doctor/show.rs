@@ -2,12 +2,15 @@
 
 use super::finding::{Finding, Level};
 use serde::Serialize;
+use std::io::IsTerminal;
 
 /// What `--json` prints.
 #[derive(Debug, Serialize)]
-struct Findings<'a> {
+struct Findings<'a, T> {
     worst: Level,
     findings: &'a [Finding],
+    #[serde(skip_serializing_if = "Option::is_none")]
+    measured: Option<T>,
 }
 
 /// The worst of them.
@@ -16,9 +19,22 @@ pub(crate) fn worst(findings: &[Finding]) -> Level {
 }
 
 pub(crate) fn json(findings: &[Finding]) -> String {
-    let all = Findings { worst: worst(findings), findings };
-    let text = serde_json::to_string_pretty(&all).expect("findings are plain values");
+    json_of(&Findings { worst: worst(findings), findings, measured: None::<()> })
+}
+
+/// With figures beside, where there are any.
+pub(crate) fn json_with(findings: &[Finding], measured: Option<&impl Serialize>) -> String {
+    json_of(&Findings { worst: worst(findings), findings, measured })
+}
+
+fn json_of(all: &impl Serialize) -> String {
+    let text = serde_json::to_string_pretty(all).expect("findings are plain values");
     format!("{text}\n")
+}
+
+/// Whether standard output is for eyes that like colours.
+pub(crate) fn wants_colour() -> bool {
+    std::io::stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none()
 }
 
 /// One line for each, and one below it for what mends it; `colour` for terminals that have it.
