@@ -1,6 +1,6 @@
 //! `nvmfd doctor` as a process, on whatever machine this is.
 
-#[path = "common/address.rs"]
+#[path = "daemon/common/address.rs"]
 mod address;
 
 use address::own_address;

@@ -57,6 +57,18 @@ impl Daemon {
         }
     }
 
+    /// Memory that it has, in KiB.
+    pub(crate) fn memory_kib(&self) -> u64 {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", self.child.id())).unwrap();
+        let line = status.lines().find(|line| line.starts_with("VmRSS:")).unwrap();
+        line.split_whitespace().nth(1).unwrap().parse().unwrap()
+    }
+
+    /// Descriptors that it has open.
+    pub(crate) fn open_files(&self) -> usize {
+        std::fs::read_dir(format!("/proc/{}/fd", self.child.id())).unwrap().count()
+    }
+
     /// Writes the configuration anew.
     pub(crate) fn configure(&self, rest: &str) {
         let text = configuration(self.folder.path(), &self.address, rest);

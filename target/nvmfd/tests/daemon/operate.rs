@@ -1,8 +1,6 @@
 //! A running daemon, changed and looked at from outside.
 
-mod common;
-
-use common::Daemon;
+use crate::common::Daemon;
 use std::io::{Read, Write};
 use std::time::{Duration, Instant};
 
@@ -114,7 +112,7 @@ fn every_kind_of_thing_is_listed_added_changed_and_removed() {
     assert_eq!(daemon.json(&["show", "subsystem", B])["allow_any_host"], true);
     daemon.run(&["remove", "subsystem", B]);
 
-    let address = common::own_address();
+    let address = crate::common::own_address();
     daemon.run(&["add", "listener", &address, "--provider", "soft"]);
     assert_eq!(daemon.json(&["list", "listeners"]).as_array().unwrap().len(), 2);
     daemon.run(&["remove", "listener", &address]);
@@ -141,7 +139,7 @@ fn every_kind_of_thing_is_listed_added_changed_and_removed() {
 fn a_second_daemon_on_the_same_socket_is_refused() {
     let daemon = Daemon::start(&subsystem(A, &ram("1MiB")));
     let config = daemon.path("nvmfd.toml");
-    let output = common::program().args(["serve", "--config"]).arg(config).output().unwrap();
+    let output = crate::common::program().args(["serve", "--config"]).arg(config).output().unwrap();
     let said = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(1), "{said}");
     assert!(said.contains("another nvmfd has the control socket"), "{said}");
@@ -177,7 +175,7 @@ fn malformed_huge_and_slow_requests_cost_only_themselves() {
 #[test]
 fn events_are_told_as_they_happen() {
     let daemon = Daemon::start(&subsystem(A, &ram("1MiB")));
-    let mut trace = common::program()
+    let mut trace = crate::common::program()
         .args(["trace", "--json"])
         .env("NVMFD_SOCKET", daemon.path("a.sock"))
         .stdout(std::process::Stdio::piped())
@@ -205,13 +203,13 @@ fn a_host_at_work_does_not_notice_fifty_reloads() {
     let daemon = Daemon::start(&subsystem(A, &ram("1MiB")));
     let file = daemon.path("disk");
     std::fs::write(&file, vec![0; 1 << 20]).unwrap();
-    let mut host = common::host::connect(&daemon.address, A);
+    let mut host = crate::common::host::connect(&daemon.address, A);
     std::thread::scope(|scope| {
         let reloads = scope.spawn(|| {
             let disk = format!("[[subsystem.namespace]]\npath = \"{}\"\n", file.display());
             let listener = format!(
                 "[[listener]]\naddress = \"{}\"\nprovider = \"soft\"\n",
-                common::own_address()
+                crate::common::own_address()
             );
             let mut changes = 0;
             for n in 0..50 {
@@ -253,7 +251,7 @@ fn a_host_at_work_does_not_notice_fifty_reloads() {
 
 #[test]
 fn monitoring_sees_what_a_host_does() {
-    let address = common::own_address().replace("4420", "9420");
+    let address = crate::common::own_address().replace("4420", "9420");
     let metrics = format!("[metrics]\naddress = \"{address}\"\n");
     let daemon = Daemon::start(&(metrics + &subsystem(A, &ram("1MiB"))));
     let get = |path: &str| {
@@ -263,7 +261,7 @@ fn monitoring_sees_what_a_host_does() {
         stream.read_to_string(&mut answer).unwrap();
         answer
     };
-    let mut host = common::host::connect(&daemon.address, A);
+    let mut host = crate::common::host::connect(&daemon.address, A);
     for n in 0..10 {
         host.fill_blocks(n, 8, 1);
         host.read_blocks(n, 8);
@@ -329,7 +327,7 @@ fn a_change_is_made_whole_though_its_caller_hangs_up() {
 fn slow_and_failed_commands_are_told() {
     let drill = "inject = { delay_ms = 20, error_every = 4 }\n[log]\nslow_ms = 5\n";
     let daemon = Daemon::start(&(subsystem(A, &ram("1MiB")) + drill));
-    let mut host = common::host::connect(&daemon.address, A);
+    let mut host = crate::common::host::connect(&daemon.address, A);
     let buffer = host.buffer(512, 0);
     for n in 0..4 {
         host.io(initiator::commands::read(1, n, 1, false), buffer);

@@ -1,0 +1,7 @@
+//! The daemon as a process, on loopback addresses: what operators, monitoring, other doctors and
+//! whoever reaches its socket make of it.
+
+mod common;
+mod operate;
+mod peer;
+mod socket_fuzz;
