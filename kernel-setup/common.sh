@@ -1,19 +1,29 @@
-# Shared by the scripts here, which source it: arguments, words, and files that are made and taken
-# back. A script sets `name` and `needs_root_for`, calls `arguments "$@"`, and defines the functions
-# `check`, `up` and `undo`; what is left of the arguments is in `rest`.
+# Shared by the scripts here, which source it: arguments, words, and files and services that are made
+# and taken back. A script sets `name`, calls `arguments "$@"`, and defines the functions `check`, `up`
+# and `undo`; what is left of the arguments is in `rest`.
+#
+# Exit status of every script: 0 all is there, or was made or undone; 1 something is missing, or could
+# not be done; 2 the arguments are wrong.
 #
 # With --root DIR, files are made below DIR and nothing else is touched: for images, and for tests.
-# shellcheck shell=bash
+# shellcheck shell=bash disable=SC2154
 set -euo pipefail
 
 mode=up
 root=
 rest=()
 missing=0
+units=/etc/systemd/system
 
 stop() {
     echo "$name: $*" >&2
     exit 1
+}
+
+# What was asked for makes no sense.
+wrong() {
+    echo "$name: $*" >&2
+    exit 2
 }
 
 # The comment at the top of the script is its help.
@@ -27,12 +37,12 @@ arguments() {
         case $1 in
         --check | --undo) mode=${1#--} ;;
         --root)
-            [ -d "${2-}" ] || stop "--root needs a folder that is there"
+            [ -d "${2-}" ] || wrong "--root needs a folder that is there"
             root=${2%/}
             shift
             ;;
         --help | -h) usage ;;
-        -*) stop "there is no option $1; see --help" ;;
+        -*) wrong "there is no option $1; see --help" ;;
         *) rest+=("$1") ;;
         esac
         shift
@@ -42,6 +52,14 @@ arguments() {
 # Whether this machine is meant, and not a folder.
 live() { [ -z "$root" ]; }
 
+# network_interface NAME: refuses what is none, or is none of this machine.
+network_interface() {
+    [[ $1 =~ ^[A-Za-z0-9_.-]{1,15}$ ]] || wrong "no network interface is called $1"
+    if live && [ "$mode" != undo ]; then
+        [ -d "/sys/class/net/$1" ] || wrong "there is no network interface $1; see: ip link"
+    fi
+}
+
 report() {
     if [ "$1" = yes ]; then
         echo "ok       $2"
@@ -50,6 +68,8 @@ report() {
         missing=1
     fi
 }
+
+note() { echo "note     $1"; }
 
 # is_written FILE TEXT: whether the file holds that text and nothing else.
 is_written() { [ -f "$root$1" ] && [ "$(cat "$root$1")" = "$2" ]; }
@@ -63,8 +83,71 @@ write() {
     printf '%s\n' "$2" >"$root$1"
 }
 
+# remove FILE: takes a file back, and the folders of its service that are empty then.
+remove() {
+    rm -f "$root$1"
+    case $1 in
+    "$units"/*.d/*) rmdir "$(dirname "$root$1")" 2>/dev/null || true ;;
+    esac
+}
+
 reload_systemd() {
     if live && [ -d /run/systemd/system ]; then systemctl daemon-reload; fi
+}
+
+# load MODULE...: loads them, on this machine.
+load() {
+    local module
+    live || return 0
+    for module; do
+        modprobe "$module" || stop "this kernel has no module $module; on Debian it is in linux-image-amd64, not in the cloud kernels"
+    done
+}
+
+report_modules() {
+    local module
+    live || return 0
+    for module; do
+        if [ -d "/sys/module/${module//-/_}" ]; then
+            report yes "module $module"
+        else
+            report no "module $module (modprobe $module)"
+        fi
+    done
+}
+
+# A service that does something at each boot: the link by which it is wanted.
+wanted() { echo "$units/multi-user.target.wants/$1"; }
+
+# enable SERVICE [UNIT]: has it started at each boot; UNIT is its file where the service is one of many.
+enable() {
+    local link
+    link=$(wanted "$1")
+    [ ! -L "$root$link" ] || return 0
+    mkdir -p "$(dirname "$root$link")"
+    ln -s "$units/${2-$1}" "$root$link"
+    reload_systemd
+}
+
+report_enabled() {
+    if [ -L "$root$(wanted "$1")" ]; then
+        report yes "service $1 at each boot"
+    else
+        report no "service $1 at each boot"
+    fi
+}
+
+disable() { rm -f "$root$(wanted "$1")"; }
+
+# boot_service SERVICE DESCRIPTION COMMAND...: the unit of a service that runs the commands at boot.
+boot_service() {
+    local description=$1 command
+    shift
+    printf '[Unit]\nDescription=%s\nWants=network-online.target\n' "$description"
+    printf 'After=network-online.target sys-kernel-config.mount rdma-hw.target\n'
+    printf '\n[Service]\nType=oneshot\nRemainAfterExit=yes\n'
+    for command; do printf 'ExecStart=%s\n' "$command"; done
+    printf '\n[Install]\nWantedBy=multi-user.target'
 }
 
 run() {

@@ -12,9 +12,9 @@ arguments "$@"
 file=/etc/sysctl.d/90-nvmfd-hugepages.conf
 before='# Before: '
 count=${rest[0]-}
-if [ $mode != undo ]; then
+if [ "$mode" != undo ]; then
     [ ${#rest[@]} = 1 ] || usage
-    [[ $count =~ ^[1-9][0-9]{0,7}$ ]] || stop "COUNT is a number of pages, not $count"
+    [[ $count =~ ^[1-9][0-9]{0,7}$ ]] || wrong "COUNT is a number of pages, not $count"
 else
     [ ${#rest[@]} = 0 ] || usage
 fi
@@ -51,7 +51,7 @@ up() {
 undo() {
     [ -f "$root$file" ] || return 0
     if live; then sysctl -q -w "vm.nr_hugepages=$(former)"; fi
-    rm -f "$root$file"
+    remove "$file"
 }
 
 run

@@ -14,7 +14,7 @@ arguments "$@"
 [ ${#rest[@]} -le 1 ] || usage
 service=${rest[0]-nvmfd.service}
 case $service in
-*/* | .*) stop "a service has a name like nvmfd.service, not $service" ;;
+*/* | .*) wrong "a service has a name like nvmfd.service, not $service" ;;
 *.service) ;;
 *) service=$service.service ;;
 esac
@@ -32,7 +32,7 @@ limits='* soft memlock unlimited
 check() {
     report_written "$dropin_file" "$dropin"
     report_written "$limits_file" "$limits"
-    if live; then echo "note     locked memory of this shell: $(ulimit -l) KiB, open files: $(ulimit -n)"; fi
+    if live; then note "locked memory of this shell: $(ulimit -l) KiB, open files: $(ulimit -n)"; fi
 }
 
 up() {
@@ -42,8 +42,8 @@ up() {
 }
 
 undo() {
-    rm -f "$root$dropin_file" "$root$limits_file"
-    rmdir "$(dirname "$root$dropin_file")" 2>/dev/null || true
+    remove "$dropin_file"
+    remove "$limits_file"
     reload_systemd
 }
 

@@ -12,35 +12,21 @@ arguments "$@"
 
 modules=(ib_uverbs rdma_ucm "${rest[@]}")
 for module in "${modules[@]}"; do
-    [[ $module =~ ^[A-Za-z0-9_-]+$ ]] || stop "no module is called $module"
+    [[ $module =~ ^[A-Za-z0-9_-]+$ ]] || wrong "no module is called $module"
 done
 file=/etc/modules-load.d/nvmfd.conf
 text=$(printf '%s\n' "${modules[@]}")
 
 check() {
-    local module
-    if live; then
-        for module in "${modules[@]}"; do
-            if [ -d "/sys/module/${module//-/_}" ]; then
-                report yes "module $module"
-            else
-                report no "module $module (modprobe $module)"
-            fi
-        done
-    fi
+    report_modules "${modules[@]}"
     report_written "$file" "$text"
 }
 
 up() {
-    local module
-    if live; then
-        for module in "${modules[@]}"; do
-            modprobe "$module" || stop "this kernel has no module $module; on Debian it is in linux-image-amd64, not in the cloud kernels"
-        done
-    fi
+    load "${modules[@]}"
     write "$file" "$text"
 }
 
-undo() { rm -f "$root$file"; }
+undo() { remove "$file"; }
 
 run

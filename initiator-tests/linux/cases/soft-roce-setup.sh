@@ -1,4 +1,4 @@
-#: kernel-setup/soft-roce.sh makes a device, is content the second time, and takes it back
+#: the scripts that make RDMA devices and set their type of service: twice, and back
 #: machines qemu
 #: targets nvmet
 script=$PACKAGE/../../kernel-setup/soft-roce.sh
@@ -13,3 +13,21 @@ expect_match "link rxe_extra0/1 .*netdev extra0" "$(rdma link)" "rdma link"
 if rdma link show rxe_extra0/1; then fail "--undo left the device"; fi
 if "$script" nothing0; then fail "an interface that is not there was accepted"; fi
 if "$script" lo; then fail "the loopback interface was accepted"; fi
+
+folder=$(dirname "$script")
+"$script" extra0
+if "$folder/roce.sh" --check rxe_extra0 104; then fail "a type of service was found that was not set"; fi
+"$folder/roce.sh" rxe_extra0 104
+"$folder/roce.sh" rxe_extra0 104
+expect "104" "$(cat /sys/kernel/config/rdma_cm/rxe_extra0/ports/1/default_roce_tos)" "type of service"
+"$folder/roce.sh" --undo rxe_extra0
+if "$folder/roce.sh" --check rxe_extra0 104; then fail "--undo left the type of service"; fi
+"$script" --undo extra0
+
+ip link add extra1 type dummy
+ip link set extra1 up
+"$folder/siw.sh" extra1
+"$folder/siw.sh" extra1
+expect_match "link siw_extra1/1 .*netdev extra1" "$(rdma link)" "rdma link"
+"$folder/siw.sh" --undo extra1
+if rdma link show siw_extra1/1; then fail "--undo left the device"; fi
