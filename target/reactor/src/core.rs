@@ -516,7 +516,7 @@ impl<D: Device, B: BlockIo> Core<D, B> {
         self.generation = self.generation.wrapping_add(1);
         let conn = Conn::new(key, self.generation, &attached, ring, cqes, params, &self.config);
         // Room for every command of every queue to wait, so that waiting never allocates.
-        self.buffer_waits.reserve(conn.slots.len());
+        self.buffer_waits.reserve(conn.queue.slots());
         self.conns[usize::from(c)] = Some(Box::new(conn));
         let qp = attached.qp.0 as usize;
         if self.by_qp.len() <= qp {

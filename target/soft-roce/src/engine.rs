@@ -67,8 +67,7 @@ impl Qp {
         if self.peer.is_none()
             && let Some(peer) = self.endpoint.peer.get()
         {
-            let depth = self.endpoint.limits.max_send_wr;
-            self.requester = Requester::new(id, peer.first_psn, peer.max_reads, depth);
+            self.requester = Requester::new(id, peer.first_psn, peer.max_reads);
             self.peer = Some(*peer);
         }
         self.peer.as_ref()
@@ -140,7 +139,7 @@ impl Engine {
             peer: None,
             recv,
             shared,
-            requester: Requester::new(id, Psn::new(0), 1, 0),
+            requester: Requester::new(id, Psn::new(0), 1),
             responder: Responder::new(id, endpoint.expected_psn, endpoint.resources),
             failed: false,
             active: false,

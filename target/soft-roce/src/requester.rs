@@ -90,16 +90,16 @@ pub(crate) struct Requester {
 
 impl Requester {
     /// A requester whose first packet has number `first`.
-    pub(crate) fn new(qp: QpId, first: Psn, max_reads: u32, depth: u32) -> Requester {
+    pub(crate) fn new(qp: QpId, first: Psn, max_reads: u32) -> Requester {
         Requester {
             qp,
-            queue: VecDeque::with_capacity(depth as usize),
+            queue: VecDeque::new(),
             una: first,
             next: first,
             end: first,
             sent: first,
             cursor: 0,
-            reads: VecDeque::with_capacity(max_reads as usize),
+            reads: VecDeque::new(),
             max_reads: max_reads.max(1),
             since_ack_req: 0,
             pace: Pace::default(),

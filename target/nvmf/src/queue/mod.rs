@@ -114,8 +114,10 @@ pub struct Queue {
     config: QueueConfig,
     link: Link,
     closing: bool,
-    /// Twice the entries: a host may send a command again before our own SEND completion of its
-    /// last response has been seen.
+    /// How many slots there may be. Twice the entries: a host may send a command again before our own
+    /// SEND completion of its last response has been seen.
+    slots: usize,
+    /// The slots that were needed so far, in use or free: an idle queue has hardly any.
     entries: Vec<Entry>,
     free: Vec<Slot>,
     /// Capsules beyond that; bounded by `sq_entries`, since each is an outstanding command.
@@ -136,16 +138,17 @@ pub struct Queue {
 }
 
 impl Queue {
-    /// A queue that waits for its Connect. All that it will ever need is allocated here.
+    /// A queue that waits for its Connect. Its slots are made when they are needed first, and kept.
     pub fn new(config: QueueConfig) -> Queue {
         let slots = (usize::from(config.sq_entries.max(1)) * 2).min(MAX_SLOTS);
         Queue {
             config,
             link: Link::Unbound,
             closing: false,
-            entries: (0..slots).map(|_| Entry::new()).collect(),
-            free: (0..slots as u16).rev().map(Slot).collect(),
-            held: VecDeque::with_capacity(usize::from(config.sq_entries)),
+            slots,
+            entries: Vec::new(),
+            free: Vec::new(),
+            held: VecDeque::new(),
             outstanding: 0,
             cids: Box::new([0; 1024]),
             reports: Reports::default(),
@@ -156,8 +159,14 @@ impl Queue {
         }
     }
 
-    /// How many slots there are: slot numbers are below this.
+    /// How many slots there may be: slot numbers are below this.
     pub fn slots(&self) -> usize {
+        self.slots
+    }
+
+    /// How many slots were needed so far: those that are in use have lower numbers.
+    #[inline]
+    pub fn made_slots(&self) -> usize {
         self.entries.len()
     }
 
@@ -300,13 +309,24 @@ impl Queue {
         self.outstanding += 1;
         let command = Command::from_bytes(*capsule);
         // Nobody overtakes a capsule that waits: while one does, no slot is free (see `end`).
-        match self.free.pop() {
+        match self.free.pop().or_else(|| self.make_slot()) {
             Some(slot) => {
                 self.entry_mut(slot).occupy(command, received, recv);
                 self.start(slot, out);
             }
             None => self.held.push_back(Held { command, received, recv }),
         }
+    }
+
+    /// A slot that was not needed before; `None` when there are as many as there may be.
+    #[cold]
+    fn make_slot(&mut self) -> Option<Slot> {
+        let at = self.entries.len();
+        if at == self.slots {
+            return None;
+        }
+        self.entries.push(Entry::new());
+        Some(Slot(at as u16))
     }
 
     /// The slot's buffer is there.

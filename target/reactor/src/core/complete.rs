@@ -134,6 +134,7 @@ impl<D: Device, B: BlockIo> Core<D, B> {
                 conn.activity.mark(now);
                 conn.activity.count_capsule();
                 conn.queue.on_capsule(&capsule, byte_len, token, &mut self.actions);
+                conn.follow_slots();
                 self.carry_out(now, c, out);
             }
             _ => self.on_recv_in_vain(now, wc, c, token, out),

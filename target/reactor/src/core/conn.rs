@@ -104,7 +104,8 @@ pub(super) struct Conn {
     pub(super) host_receives: u32,
     pub(super) activity: QueueActivity,
     pub(super) queue: Queue,
-    pub(super) slots: Box<[SlotState]>,
+    /// Of every slot that the queue has made.
+    pub(super) slots: Vec<SlotState>,
     /// One completion entry a slot.
     pub(super) cqes: Span,
     pub(super) phase: Phase,
@@ -149,7 +150,6 @@ impl Conn {
             max_transfer: config.max_transfer,
             core: usize::from(config.index.0),
         });
-        let slots = queue.slots();
         Conn {
             key,
             generation,
@@ -159,7 +159,7 @@ impl Conn {
             host_receives: u32::from(params.host_receives).max(1),
             activity: params.activity,
             queue,
-            slots: vec![SlotState::IDLE; slots].into(),
+            slots: Vec::new(),
             cqes,
             phase: Phase::Open,
             established: false,
@@ -169,8 +169,16 @@ impl Conn {
             responses: 0,
             signaled: 0,
             ios: 0,
-            read_waits: VecDeque::with_capacity(slots),
-            send_waits: VecDeque::with_capacity(slots),
+            read_waits: VecDeque::new(),
+            send_waits: VecDeque::new(),
+        }
+    }
+
+    /// Makes room for the slots that the queue has made.
+    #[inline]
+    pub(super) fn follow_slots(&mut self) {
+        if self.slots.len() < self.queue.made_slots() {
+            self.slots.resize(self.queue.made_slots(), SlotState::IDLE);
         }
     }
 
