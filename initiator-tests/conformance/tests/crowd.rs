@@ -1,0 +1,158 @@
+//! Many hosts are connected and do nothing: they cost the daemon little memory and hardly any time.
+//!
+//! Each host has an admin queue, `CROWD_QUEUES` (1) I/O queues of 128 entries and a keep-alive.
+//! `CROWD_HOSTS` (100) scales it. What is seen, also in a debug build, is a half and a third of the
+//! bounds; the test prints it.
+
+use conformance::{Daemon, own_address};
+use initiator::controller::ControllerConfig;
+use initiator::{Host, HostConfig, HostState, Pace};
+use nvme_spec_types::Nqn;
+use rdma::CoreIndex;
+use region::{Pages, Region};
+use soft_roce::{Config, Manager, SoftDevice};
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+type SoftHost = Host<Manager, SoftDevice>;
+
+const SUBNQN: &str = "nqn.2026-11.io.nvmfd:crowd";
+/// Entries of an I/O queue: what Linux hosts ask for.
+const ENTRIES: u16 = 128;
+/// What hosts ask for, in milliseconds; they let the controller know of themselves twice as often.
+const KATO_MS: u32 = 10_000;
+/// How long connecting may take.
+const PATIENCE: Duration = Duration::from_secs(60);
+/// How long the crowd is watched.
+const WATCHED: Duration = Duration::from_secs(5);
+/// Memory for a host with one I/O queue.
+const MOST_MEMORY: usize = 64 << 10;
+/// Processor time in percent of one, for each hundred hosts.
+const MOST_TIME: f64 = 1.0;
+
+fn scale(name: &str, usual: usize) -> usize {
+    std::env::var(name).map_or(usual, |text| text.parse().expect("a number"))
+}
+
+fn daemon(hosts: usize, queues: usize) -> Daemon {
+    let address = own_address();
+    let text = format!(
+        "[[listener]]\naddress = \"{address}\"\nprovider = \"soft\"\n\
+         [[subsystem]]\nnqn = \"{SUBNQN}\"\nallow_any_host = true\n\
+         [[subsystem.namespace]]\nram = \"16MiB\"\n\
+         [tuning]\ndata_cores = 1\nmemory = \"64MiB\"\ncontrol_memory = \"32MiB\"\n\
+         max_io_queues = {queues}\nmax_queues = {}\n",
+        (hosts * (queues + 1)).max(2),
+    );
+    Daemon::serve(address, &text)
+}
+
+fn host(target: SocketAddr, index: usize, queues: usize) -> SoftHost {
+    let mut hostid = [1; 16];
+    hostid[..8].copy_from_slice(&(index as u64).to_le_bytes());
+    let controller = ControllerConfig {
+        subnqn: Nqn::new(SUBNQN).expect("a name"),
+        hostnqn: Nqn::new(&format!("nqn.2014-08.org.example:host{index}")).expect("a name"),
+        hostid,
+        admin_entries: 32,
+        io_queues: queues as u16,
+        io_entries: ENTRIES,
+        kato_ms: KATO_MS,
+        flow_control: true,
+        async_events: 1,
+    };
+    let config = HostConfig {
+        target,
+        core: CoreIndex(0),
+        controller,
+        pace: Pace::Head,
+        responder_resources: 4,
+        invalidate: true,
+        connect_in_capsule: false,
+        attempt_timeout: Duration::from_secs(10),
+        reconnect_delay: Some(Duration::from_millis(20)),
+        lenient: false,
+    };
+    let memory = (queues * usize::from(ENTRIES) + 64) * (16 << 10);
+    let region = Arc::new(Region::map(memory, Pages::Normal).expect("memory"));
+    let socket_buffer = 64 << 10;
+    let manager = Config { shared_recv_depth: 0, socket_buffer, ..Config::default() };
+    let mut manager = Manager::new(manager);
+    let device = manager.open_device(region.clone());
+    Host::new(config, region, manager, device)
+}
+
+/// Gives all hosts turns until this time.
+fn turn_all(hosts: &mut [SoftHost], start: Instant, until: Duration) {
+    loop {
+        let mut worked = false;
+        for host in hosts.iter_mut() {
+            worked |= host.turn(start.elapsed());
+            while host.poll_event().is_some() {}
+        }
+        if start.elapsed() >= until {
+            return;
+        }
+        if !worked {
+            std::thread::sleep(Duration::from_millis(2));
+        }
+    }
+}
+
+/// Memory of the daemon that is resident, in bytes.
+fn resident(daemon: &Daemon) -> usize {
+    let text = std::fs::read_to_string(format!("/proc/{}/statm", daemon.pid())).expect("a process");
+    text.split_whitespace().nth(1).expect("pages").parse::<usize>().expect("a number") * 4096
+}
+
+/// Processor time of the daemon's threads, in nanoseconds.
+fn processor_time(daemon: &Daemon) -> u64 {
+    let threads = std::fs::read_dir(format!("/proc/{}/task", daemon.pid())).expect("a process");
+    let of = |thread: std::fs::DirEntry| {
+        let text = std::fs::read_to_string(thread.path().join("schedstat")).expect("a thread");
+        text.split_whitespace().next().expect("a time").parse::<u64>().expect("a number")
+    };
+    threads.map(|thread| of(thread.expect("a thread"))).sum()
+}
+
+#[test]
+fn idle_hosts_take_little_memory_and_hardly_any_time() {
+    let (count, queues) = (scale("CROWD_HOSTS", 100), scale("CROWD_QUEUES", 1));
+    let daemon = daemon(count + 1, queues);
+    let start = Instant::now();
+    // The first host makes what is there once for all.
+    let mut hosts = vec![host(daemon.address(), 0, queues)];
+    let connect = |hosts: &mut Vec<SoftHost>, more: std::ops::Range<usize>| {
+        for index in more {
+            hosts.push(host(daemon.address(), index, queues));
+        }
+        for host in hosts.iter_mut().filter(|host| host.state() != HostState::Live) {
+            host.connect(start.elapsed());
+        }
+        while hosts.iter().any(|host| host.state() != HostState::Live) {
+            assert!(start.elapsed() < PATIENCE, "connecting takes too long");
+            turn_all(hosts, start, start.elapsed() + Duration::from_millis(20));
+        }
+    };
+    connect(&mut hosts, 0..0);
+    let before = resident(&daemon);
+    for first in (1..=count).step_by(20) {
+        connect(&mut hosts, first..(first + 20).min(count + 1));
+    }
+    let each = resident(&daemon).saturating_sub(before) / count;
+
+    turn_all(&mut hosts, start, start.elapsed() + Duration::from_secs(1));
+    let (time, since) = (processor_time(&daemon), start.elapsed());
+    turn_all(&mut hosts, start, since + WATCHED);
+    let used = Duration::from_nanos(processor_time(&daemon) - time);
+    let percent = used.as_secs_f64() / (start.elapsed() - since).as_secs_f64() * 100.0;
+    eprintln!(
+        "{count} idle hosts with {queues} I/O queues: {} KiB for each, {percent:.2} % of a processor",
+        each >> 10
+    );
+    assert!(hosts.iter().all(|host| host.state() == HostState::Live));
+    assert!(each < MOST_MEMORY * queues.max(1), "{each} bytes for each idle host");
+    let most = MOST_TIME * (count as f64 / 100.0).max(1.0);
+    assert!(percent < most, "{percent} % of a processor for {count} idle hosts");
+}
