@@ -14,6 +14,8 @@
 //! A fused pair leaves no room between what it compared with and what it wrote. When the one value
 //! that it can have found had ended before another write began, that write came after the pair, also
 //! where the two overlapped in time: so the pair's value is overwritten when both have succeeded.
+//! That is not so while the namespace moves: a pair has its blocks for itself on one backing, and the
+//! disk is under two. (A daemon opens no disk twice; simulated disks are, since it is harder.)
 //!
 //! After a power cut a block may also hold what was overwritten since it was last made durable: by
 //! a flush that began after the overwriting write had ended, or by a write with Force Unit Access.
@@ -59,6 +61,10 @@ struct Disk {
     copied: Vec<u32>,
     /// Whether overwritten values come back after a power cut.
     volatile: bool,
+    /// Moves to other backings that are not in force everywhere.
+    moving: u32,
+    /// When the last one was.
+    moved: Moment,
 }
 
 /// A run of blocks.
@@ -142,7 +148,8 @@ impl Checker {
             gone: None,
         };
         let copied = vec![0; blocks as usize];
-        self.disks.push(Disk { blocks: vec![vec![zero]; blocks as usize], copied, volatile });
+        let blocks = vec![vec![zero]; blocks as usize];
+        self.disks.push(Disk { blocks, copied, volatile, moving: 0, moved: 0 });
         self.disks.len() - 1
     }
 
@@ -237,18 +244,40 @@ impl Checker {
         self.disks[disk].copied[lba as usize]
     }
 
+    /// A disk goes to another backing.
+    pub fn moves(&mut self, disk: usize) {
+        self.disks[disk].moving += 1;
+    }
+
+    /// A move of a disk is in force everywhere.
+    pub fn moved(&mut self, disk: usize) {
+        self.disks[disk].moved = self.tick();
+        self.disks[disk].moving -= 1;
+    }
+
+    /// Whether a disk has been under one backing since the read `token` was issued.
+    pub fn stayed_since(&self, token: u64, disk: usize) -> bool {
+        let Disk { moving, moved, .. } = self.disks[disk];
+        moving == 0 && self.reads.get(&token).is_some_and(|&issued| issued > moved)
+    }
+
     /// The Compare `first` of a fused pair, whose Write is `second`, found `content` in a block: says
     /// so before its [`end`](Self::end).
     pub fn compared(&mut self, first: u64, second: u64, disk: usize, lba: u64, content: Content) {
+        if !self.stayed_since(first, disk) {
+            return;
+        }
         let issued = self.reads.get(&first).copied().unwrap_or(0);
-        let values = &mut self.disks[disk].blocks[lba as usize];
+        let Disk { blocks, moved, .. } = &mut self.disks[disk];
+        let values = &mut blocks[lba as usize];
         let mut found = values
             .iter()
             .filter(|v| v.content == content && v.gone.is_none_or(|gone| gone > issued));
         // Of two writes of the same content it cannot be told which one it was.
         if let (Some(&Value { ended: Some(ended), .. }), None) = (found.next(), found.next()) {
             let written = values.iter_mut().filter(|value| value.write == second);
-            written.for_each(|value| value.replaced = Some(ended));
+            // A write that began before the move may have gone to the other backing.
+            written.for_each(|value| value.replaced = Some(ended.max(*moved)));
         }
     }
 
@@ -368,6 +397,7 @@ impl Checker {
     pub fn power_was_cut(&mut self) {
         let now = self.tick();
         for disk in &mut self.disks {
+            (disk.moving, disk.moved) = (0, now);
             for value in disk.blocks.iter_mut().flatten() {
                 if disk.volatile {
                     value.gone = None;

@@ -269,3 +269,35 @@ fn what_a_pair_found_orders_nothing_where_it_could_have_come_twice() {
     pair_ended(&mut c);
     assert_eq!(seen(&mut c), [1, 3, 4]);
 }
+
+#[test]
+fn a_pair_while_its_disk_is_under_two_backings_orders_nothing() {
+    // The move is over before the pair ends, or not, or before the pair begins, but not the write.
+    let nothing: fn(&mut Checker) = |_| {};
+    let begins: fn(&mut Checker) = |c| c.moves(0);
+    let ends: fn(&mut Checker) = |c| c.moved(0);
+    let steps = [[begins, ends, nothing], [begins, nothing, ends], [nothing, begins, ends]];
+    for (case, [before, between, after]) in steps.into_iter().enumerate() {
+        let mut c = checker(false);
+        before(&mut c);
+        pair_and_write(&mut c);
+        between(&mut c);
+        c.write_ended(4, Ending::Success);
+        pair_ended(&mut c);
+        after(&mut c);
+        assert_eq!(seen(&mut c), [3, 4], "case {case}");
+    }
+    let mut c = checker(false);
+    write(&mut c, 1);
+    c.write_ended(1, Ending::Success);
+    c.moves(0);
+    write(&mut c, 4);
+    c.moved(0);
+    c.begin(2);
+    write(&mut c, 3);
+    c.write_ended(4, Ending::Success);
+    pair_ended(&mut c);
+    assert_eq!(seen(&mut c), [3, 4], "the write went to the backing that was left");
+    c.begin(2);
+    assert!(c.stayed_since(2, 0));
+}

@@ -3,7 +3,7 @@
 //! A write happens once, so what it put into a block can be taken away by one pair only: when two
 //! pairs have compared equal to one content and written another, the second compared with what was
 //! not there any more, and pairs were not atomic. Zeroes bring old content back, and copies do, once
-//! each.
+//! each. While the namespace moves to another backing of the same disk, pairs promise nothing.
 
 use super::{Guest, Kind, Op, Shared};
 use crate::pattern::Content;
@@ -95,6 +95,9 @@ impl Guest {
             return Ok(());
         }
         let disk = shared.volumes[op.volume].disk;
+        if !shared.checker.stayed_since(token, disk) {
+            return Ok(());
+        }
         for (lba, &content) in (op.lba..).zip(expected) {
             shared.checker.compared(token, *second, disk, lba, content);
             let most = 1 + shared.checker.copies_to(disk, lba);

@@ -25,8 +25,8 @@ pub(super) enum Passing {
 /// What was changed.
 #[derive(Debug, Clone, Copy)]
 enum Change {
-    /// This one among the offers of a volume.
-    Offer { volume: usize, number: usize },
+    /// This one among the offers of a volume, which moved to another backing or not.
+    Offer { volume: usize, number: usize, moved: bool },
     /// This one among the bans.
     Ban(usize),
 }
@@ -53,7 +53,12 @@ impl Settling {
         for settled in all.extract_if(.., |settling| settling.marks.as_ref().is_some_and(done)) {
             let now = shared.tick();
             match settled.what {
-                Change::Offer { volume, number } => shared.offers[volume].settle(now, number),
+                Change::Offer { volume, number, moved } => {
+                    shared.offers[volume].settle(now, number);
+                    if moved {
+                        shared.checker.moved(shared.volumes[volume].disk);
+                    }
+                }
                 Change::Ban(at) => shared.bans[at].settled = Some(now),
             }
         }
@@ -122,7 +127,9 @@ impl Stage {
         let before = shared.offers[volume].now();
         let (disk, plan) = self.volumes[volume];
         let nsid = shared.volumes[volume].nsid;
-        if after.present && (!before.present || move_on) {
+        let moved = after.present && (!before.present || move_on);
+        if moved {
+            shared.checker.moves(shared.volumes[volume].disk);
             let backing = BackingId(self.next_backing);
             self.next_backing += 1;
             control.add_backing(now, backing, disk);
@@ -164,7 +171,7 @@ impl Stage {
         let moment = shared.tick();
         shared.changes.push((moment, nsid));
         let number = shared.offers[volume].change(moment, after);
-        let what = Change::Offer { volume, number };
+        let what = Change::Offer { volume, number, moved };
         self.settling.push(Settling { what, marks: None });
     }
 

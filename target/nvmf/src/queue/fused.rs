@@ -16,6 +16,9 @@
 //! Nothing is asked of other commands while nobody claims anything, and a claim waits for nothing but
 //! operations on disks: all that depends on the host or on memory is gathered before.
 //!
+//! Blocks are those of a backing. A disk that is open twice at a time is two backings, and a pair on one
+//! excludes nothing on the other: whoever configures the target opens each disk once.
+//!
 //! # When a pair comes apart
 //! - A first command without a second next to it, or a second without a first, ends as missing the
 //!   other.
