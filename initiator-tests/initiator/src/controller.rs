@@ -461,6 +461,12 @@ impl Controller {
         }
     }
 
+    /// Entries of the admin queue that are kept for commands of our own, which may come at any time:
+    /// event requests, a Keep Alive, and a property on the way out.
+    pub fn reserve(&self) -> usize {
+        usize::from(self.config.async_events.min(self.info.aer_limit)) + 2
+    }
+
     /// When [`on_time`](Self::on_time) is due.
     pub fn timeout(&self) -> Option<Duration> {
         match self.phase {

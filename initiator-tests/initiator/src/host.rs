@@ -282,15 +282,20 @@ impl<C: Connector, D: HostDevice<Endpoint = C::Endpoint>> Host<C, D> {
         if self.state != HostState::Live {
             return Err(SubmitError::NotConnected);
         }
+        if self.link(qid).is_some() && self.room(qid) == 0 {
+            return Err(SubmitError::Full);
+        }
         let Request { command, data, token } = request;
         self.send(qid, command, data, Owner::User(token), None)
     }
 
-    /// How many commands queue `qid` takes now.
+    /// How many commands queue `qid` takes now. Those that the controller makes itself have their
+    /// place on the admin queue besides.
     pub fn room(&self, qid: u16) -> usize {
-        let link = self.links.get(usize::from(qid)).and_then(Option::as_ref);
+        let link = self.link(qid);
         let link = link.filter(|link| link.state == LinkState::Up && self.state == HostState::Live);
-        link.map_or(0, |link| link.queue.room())
+        let reserve = if qid == 0 { self.controller.reserve() } else { 0 };
+        link.map_or(0, |link| link.queue.room().saturating_sub(reserve))
     }
 
     /// Sends a message that need not be a capsule at all on queue `qid`. What the target answers

@@ -144,3 +144,13 @@ fn another_controller_behind_an_io_queue_is_refused() {
     c.on_done(T0, Purpose::Connect(1), &ok(6), &[], &mut out);
     assert!(matches!(&out[..], [Step::Fail(_)]));
 }
+
+#[test]
+fn entries_are_kept_for_what_the_controller_asks_itself() {
+    let mut c = controller(0);
+    assert_eq!(c.reserve(), 2, "before it is known how many event requests there may be");
+    let mut first = Vec::new();
+    c.start(&mut first);
+    play(&mut c, first);
+    assert_eq!(c.reserve(), 3, "a Keep Alive, a property on the way out and an event request");
+}
