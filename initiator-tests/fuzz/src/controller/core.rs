@@ -153,8 +153,8 @@ impl World {
                 assert!(model.buffer.is_none(), "a buffer is held in line");
                 self.turns.push_back((key, slot));
             }
-            Action::Charge { slot, bytes } => {
-                for limit in conn.queue.limits(slot).into_iter().flatten() {
+            Action::Charge { slot: _, nsid, bytes } => {
+                for limit in conn.queue.limits_on(nsid).into_iter().flatten() {
                     limit.charge(self.now, 0, bytes);
                 }
             }

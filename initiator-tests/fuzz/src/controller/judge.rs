@@ -117,7 +117,10 @@ pub(super) fn judge_io(conn: &Conn, slot: Slot, io: &Io) {
     }
     let limited = |view: &SubsystemView| {
         let host = conn.queue.binding().map_or("", |binding| &binding.hostnqn);
-        found.limit.is_some() || view.host_limits.contains_key(host)
+        // A Copy waits by the limit of where it goes, and is charged for where it comes from.
+        let named =
+            view.namespaces.iter().any(|ns| ns.nsid == command.nsid() && ns.limit.is_some());
+        named || view.host_limits.contains_key(host)
     };
     let admitted = conn.slots[usize::from(slot.0)].progress.admitted;
     let known = sent.arrived_in == Some(view.generation);

@@ -88,10 +88,13 @@ pub enum Action {
         /// Bytes that they move.
         bytes: u64,
     },
-    /// Charge the slot's limits for bytes that were not known when it had its turn.
+    /// Charge the limits of the slot's host, and of a namespace, for bytes that were not known when it
+    /// had its turn ([`super::Queue::limits_on`]).
     Charge {
         /// For whom.
         slot: Slot,
+        /// Where they are.
+        nsid: u32,
         /// Bytes.
         bytes: u64,
     },

@@ -62,7 +62,12 @@ impl Queue {
         match self.check_sources(&self.entry(slot).command, bytes) {
             Ok((len, lba_shift)) => {
                 self.entry_mut(slot).progress.lba_shift = lba_shift;
-                self.charge(slot, 2 * len, out); // read and written
+                let command = self.entry(slot).command;
+                let size = CopyRange::size(Copy::from_command(&command).format);
+                let ranges = bytes.chunks_exact(size.unwrap_or(usize::MAX));
+                let read = ranges.filter_map(|range| self.source(&command, range).ok());
+                let read = read.map(|source| (source.nsid, source.len));
+                self.charge(slot, read.chain([(command.nsid(), len)]), out);
                 self.with_source(slot, bytes, out);
             }
             Err(status) => self.fail_midway(slot, status, out),

@@ -3,7 +3,8 @@
 //! Where its namespace or its host has a limit, a command asks for its turn once it was checked and
 //! before it takes a buffer, and waits in line until it is admitted. Where neither has, it costs one
 //! look at a flag. A Flush or a Dataset Management is one command and no bytes; a Copy is charged for
-//! its bytes when its ranges are known, so that it is what comes after it that waits for them.
+//! its bytes when its ranges are known, what it reads to the namespaces that it reads from, so that it
+//! is what comes after it that waits for them.
 
 use super::action::Action;
 use super::slot::{DataAt, State};
@@ -26,7 +27,11 @@ pub(super) struct Limits {
 impl Queue {
     /// The limits of the host, and of the namespace that the slot's command is for.
     pub fn limits(&self, slot: Slot) -> [Option<&Arc<Limit>>; 2] {
-        let nsid = self.entry(slot).command.nsid();
+        self.limits_on(self.entry(slot).command.nsid())
+    }
+
+    /// The limits of the host, and of a namespace.
+    pub fn limits_on(&self, nsid: u32) -> [Option<&Arc<Limit>>; 2] {
         let namespace = match nsid {
             NSID_ALL => None,
             nsid => self.namespace(nsid).ok(),
@@ -83,10 +88,15 @@ impl Queue {
         }
     }
 
-    /// Charges a command that was admitted before its size was known.
-    pub(super) fn charge(&mut self, slot: Slot, bytes: u64, out: &mut Vec<Action>) {
+    /// Charges a command that was admitted before it was known how many bytes it moves, and where.
+    pub(super) fn charge(
+        &self,
+        slot: Slot,
+        moved: impl Iterator<Item = (u32, u64)>,
+        out: &mut Vec<Action>,
+    ) {
         if self.limits.any {
-            out.push(Action::Charge { slot, bytes });
+            out.extend(moved.map(|(nsid, bytes)| Action::Charge { slot, nsid, bytes }));
         }
     }
 }

@@ -133,8 +133,8 @@ impl<D: Device, B: BlockIo> Core<D, B> {
             Action::AskTurn { slot, commands, bytes } => {
                 self.ask_turn(now, c, slot, commands, bytes);
             }
-            Action::Charge { slot, bytes } => {
-                for limit in conn.queue.limits(slot).into_iter().flatten() {
+            Action::Charge { slot: _, nsid, bytes } => {
+                for limit in conn.queue.limits_on(nsid).into_iter().flatten() {
                     limit.charge(now, 0, bytes);
                 }
             }

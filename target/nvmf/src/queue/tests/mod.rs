@@ -152,7 +152,6 @@ fn view(generation: u64, max_transfer: u32) -> Arc<SubsystemView> {
     })
 }
 
-/// A binding of a host that uses every format of Copy.
 /// The namespaces of [`view`], the first with a limit.
 fn limited_view(generation: u64) -> Arc<SubsystemView> {
     let mut limited = (*view(generation, MAX_TRANSFER)).clone();
@@ -171,6 +170,7 @@ fn limited_view(generation: u64) -> Arc<SubsystemView> {
     Arc::new(limited)
 }
 
+/// A binding of a host that uses every format of Copy.
 fn binding(qid: u16, view: Option<Arc<SubsystemView>>) -> Binding {
     let settings = HostSettings::default();
     settings.enable_copy_formats(u16::MAX);

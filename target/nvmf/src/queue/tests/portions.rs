@@ -314,6 +314,25 @@ fn a_source_of_format_2_is_where_its_range_says() {
 }
 
 #[test]
+fn a_copy_is_charged_where_it_reads_and_where_it_writes() {
+    let mut rig = Rig::io();
+    let mut limited = (*limited_view(2)).clone();
+    let counters = IoCounters::for_cores(1);
+    let (nsid, backing, limit) = (6, BackingRef(60), None);
+    let another = NamespaceView { nsid, backing, limit, counters, ..*limited.namespaces[0] };
+    limited.namespaces.push(Arc::new(another));
+    rig.queue.on_publish(&Arc::new(limited));
+    let ranges = [range(6, 0, 4), range(1, 0, 2)];
+    rig.capsule(&copy(500, 2, 2, in_capsule(0, 64)), 64);
+    rig.event(|queue, out| queue.on_turn(S0, out));
+    rig.buffer(S0);
+    let actions = rig.payload(&list(2, &ranges));
+    let charge = |nsid, blocks: u64| Action::Charge { slot: S0, nsid, bytes: blocks * 512 };
+    assert_eq!(actions[..3], [charge(6, 4), charge(1, 2), charge(1, 6)]);
+    assert!(rig.queue.limits_on(1)[1].is_some() && rig.queue.limits_on(6)[1].is_none());
+}
+
+#[test]
 fn a_read_only_namespace_is_no_destination() {
     let mut command = copy(500, 1, 0, keyed(32));
     command.set_nsid(5);
