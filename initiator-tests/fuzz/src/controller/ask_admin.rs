@@ -147,6 +147,16 @@ pub(super) fn set_up(op: &mut Op, cid: u16) -> Sent {
     Sent::new(set.to_command(cid, sgl), Vec::new(), data)
 }
 
+/// Set Features, Host Behavior Support: the host knows every format of Copy.
+pub(super) fn enable_copy_formats(cid: u16) -> Sent {
+    let mut behavior = vec![0; 512];
+    behavior[4] = 1 << 2;
+    let (nsid, fid) = (0, FeatureId::HOST_BEHAVIOR);
+    let set = SetFeatures { nsid, fid, save: false, cdw11: 0, cdw12: 0, uuid_index: 0 };
+    let sgl = SglDescriptor::Keyed { addr: 0x5000_0000, len: 512, key: 0x55, invalidate: false };
+    Sent::new(set.to_command(cid, sgl), Vec::new(), behavior)
+}
+
 /// Asynchronous Event Request.
 pub(super) fn wait(cid: u16) -> Sent {
     let wait = Command::admin(AdminOpcode::ASYNC_EVENT_REQUEST, cid, 0, SglDescriptor::NO_DATA);

@@ -14,6 +14,19 @@ use std::time::Duration;
 /// Bytes of a namespace of usual size.
 const SIZE: u64 = 64 << 10;
 
+/// What may become of a namespace.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Kind {
+    /// It comes.
+    Add,
+    /// It goes.
+    Remove,
+    /// Another disk takes its place.
+    Replace,
+    /// Its size or its protection changes, if it is there.
+    Update,
+}
+
 fn nqn(number: u8) -> String {
     format!("nqn.2026-01.io.example:disks{}", number % 3)
 }
@@ -97,13 +110,31 @@ impl World {
         let Some(&id) = ids.get(op.pick(2, ids.len())) else { return };
         let nsid = [1, 2, 3, 7, 0xffff_fffe, 0][op.pick(3, 6)];
         let shift = if op.once_in(3) { 12 } else { 9 };
-        let config = self.namespace(op, nsid, shift);
-        let there = self.subsystems[&id].namespaces.get(&nsid).cloned();
-        let kind = op.byte(4) % 5;
-        let change = 3 + u32::from(kind);
+        let kind = match op.byte(4) % 5 {
+            0 => Kind::Add,
+            1 => Kind::Remove,
+            2 => Kind::Replace,
+            _ => Kind::Update,
+        };
+        self.make_change(op, id, nsid, kind, shift);
+    }
+
+    /// One namespace comes, goes, or changes. One that comes has blocks of that size.
+    pub(super) fn make_change(
+        &mut self,
+        op: &mut Op,
+        id: SubsystemRef,
+        nsid: u32,
+        kind: Kind,
+        lba_shift: u8,
+    ) {
+        let config = self.namespace(op, nsid, lba_shift);
+        let Some(configured) = self.subsystems.get(&id) else { return };
+        let there = configured.namespaces.get(&nsid).cloned();
+        let change = 3 + kind as u32;
         let new = match (kind, there) {
-            (0, _) => return self.add_namespace(op, id, config),
-            (1, _) => {
+            (Kind::Add, _) => return self.add_namespace(op, id, config),
+            (Kind::Remove, _) => {
                 let done = self.ask(op, |target, out| target.remove_namespace(id, nsid, out));
                 self.reached.change(change, done.is_ok());
                 if let Some(configured) = self.subsystems.get_mut(&id) {
@@ -111,13 +142,13 @@ impl World {
                 }
                 return;
             }
-            (2, _) | (_, None) => {
+            (Kind::Replace, _) | (Kind::Update, None) => {
                 let new = config.clone();
                 let done = self.ask(op, |target, out| target.replace_namespace(id, config, out));
                 self.reached.change(change, done.is_ok());
                 done.is_ok().then_some(new)
             }
-            (_, Some(there)) => {
+            (Kind::Update, Some(there)) => {
                 let blocks = (SIZE >> there.lba_shift) * [1, 2, 1, 0][op.below(4) as usize];
                 let new = NamespaceConfig {
                     block_count: blocks + op.below(3),

@@ -26,6 +26,7 @@ mod judge;
 mod mail;
 mod op;
 mod reach;
+mod scenes;
 mod sent;
 mod world;
 
@@ -47,6 +48,9 @@ use world::{CORES, World};
 
 /// Operations of an input that are carried out.
 pub const MAX_OPS: usize = 150;
+
+/// Operations from here on are whole scenes.
+const SCENES: u8 = 0xf8;
 
 /// Carries out the operations that `data` spells.
 ///
@@ -81,6 +85,11 @@ pub fn summary(numbers: &[u32]) -> String {
 
 impl World {
     fn step(&mut self, op: &mut Op) {
+        match op.byte(0) {
+            SCENES..=u8::MAX if op.byte(0) & 1 == 0 => return self.race(op),
+            SCENES..=u8::MAX => return self.copy_and_change(op),
+            _ => {}
+        }
         match op.byte(0) % 44 {
             0..=8 => self.send_io(op),
             9 | 10 => self.send_pair(op),
