@@ -13,9 +13,11 @@
 use super::Queue;
 use super::action::{Action, Io, IoKind, Place};
 use super::io::{ALIGNMENT, writable};
+use super::report::{NSID, SDLBA};
 use super::slot::{DataAt, Progress, State, Step};
 use crate::view::{HostSettings, NamespaceView};
 use crate::{BackingRef, Slot};
+use nvme_spec_types::log::ParameterLocation;
 use nvme_spec_types::nvm::{BlockFlags, Copy, CopyRange};
 use nvme_spec_types::{Command, Status, StatusCode};
 
@@ -70,7 +72,10 @@ impl Queue {
                 self.charge(slot, read.chain([(command.nsid(), len)]), out);
                 self.with_source(slot, bytes, out);
             }
-            Err(status) => self.fail_midway(slot, status, out),
+            Err(wrong) => {
+                let status = self.report_at(slot, wrong.status, wrong.location, out);
+                self.respond(slot, status, 0, 0, out);
+            }
         }
     }
 
@@ -130,17 +135,23 @@ impl Queue {
         entry.progress.done += len;
         entry.progress.written += len;
         if entry.progress.done < entry.progress.len {
-            self.read_to_copy(slot, out);
+            if !self.stopped_midway(slot, out) {
+                self.read_to_copy(slot, out);
+            }
             return;
         }
         let copy = Copy::from_command(&entry.command);
         let next = u16::from(entry.progress.range) + 1;
         if next == copy.nr.count() {
             self.respond(slot, Status::SUCCESS, 0, 0, out);
+            self.too_late_to_abort(slot, out);
             return;
         }
         entry.progress.range = next as u8; // below the count, which is at most 128
-        entry.state = State::AwaitSource;
+        if self.stopped_midway(slot, out) {
+            return;
+        }
+        self.entry_mut(slot).state = State::AwaitSource;
         let size = CopyRange::size(copy.format).unwrap_or_default() as u32;
         out.push(Action::Peek { slot, place: Place::Buffer(u32::from(next) * size), len: size });
     }
@@ -149,6 +160,7 @@ impl Queue {
     pub(super) fn fail_midway(&mut self, slot: Slot, status: Status, out: &mut Vec<Action>) {
         let first_not_copied = u64::from(self.entry(slot).progress.range);
         self.fail_with(slot, status, first_not_copied, out);
+        self.too_late_to_abort(slot, out);
     }
 
     fn read_to_copy(&mut self, slot: Slot, out: &mut Vec<Action>) {
@@ -194,26 +206,26 @@ impl Queue {
 
     /// Checks every range, and where all of them go; returns how many bytes that is, and log2 of the
     /// block size.
-    fn check_sources(&self, command: &Command, bytes: &[u8]) -> Result<(u64, u8), Status> {
+    fn check_sources(&self, command: &Command, bytes: &[u8]) -> Result<(u64, u8), Wrong> {
         let copy = Copy::from_command(command);
         let size = CopyRange::size(copy.format).unwrap_or(usize::MAX);
-        let target = self.namespace(command.nsid())?;
+        let target = self.namespace(command.nsid()).map_err(|status| Wrong::at(NSID, status))?;
         let mut blocks = 0;
         for range in bytes.chunks_exact(size) {
             blocks += self.source(command, range)?.len >> target.lba_shift;
         }
         if blocks > u64::from(MAX_COPY_BLOCKS) {
-            return Err(StatusCode::COMMAND_SIZE_LIMIT_EXCEEDED.with_dnr());
+            return Err(StatusCode::COMMAND_SIZE_LIMIT_EXCEEDED.with_dnr().into());
         }
         if copy.sdlba.checked_add(blocks).is_none_or(|end| end > target.block_count) {
-            return Err(StatusCode::LBA_OUT_OF_RANGE.with_dnr());
+            return Err(Wrong::at(SDLBA, StatusCode::LBA_OUT_OF_RANGE.with_dnr()));
         }
         let (first, len) = (copy.sdlba << target.lba_shift, blocks << target.lba_shift);
         for range in bytes.chunks_exact(size) {
             let source = self.source(command, range)?;
             let apart = source.offset >= first + len || source.offset + source.len <= first;
             if source.backing == target.backing && !apart {
-                return Err(StatusCode::OVERLAPPING_IO_RANGE.with_dnr());
+                return Err(StatusCode::OVERLAPPING_IO_RANGE.with_dnr().into());
             }
         }
         Ok((len, target.lba_shift))
@@ -252,6 +264,25 @@ impl Queue {
             offset: range.slba << shift,
             len: blocks << shift,
         })
+    }
+}
+
+/// Why a Copy cannot begin, and which field of the command says so: none where it is one of the list
+/// of ranges, since the error log can name no other place than in the command.
+struct Wrong {
+    status: Status,
+    location: ParameterLocation,
+}
+
+impl Wrong {
+    fn at(byte: u8, status: Status) -> Wrong {
+        Wrong { status, location: ParameterLocation::new(byte, 0) }
+    }
+}
+
+impl From<Status> for Wrong {
+    fn from(status: Status) -> Wrong {
+        Wrong { status, location: ParameterLocation::NONE }
     }
 }
 

@@ -8,13 +8,13 @@
 //! What the control thread refuses it enters itself, and what is no fault of anybody is not
 //! reported: a comparison that finds a difference, a command that the host itself aborted.
 
-use super::slot::Entry;
+use super::slot::{Entry, State};
 use super::{Action, Link, Queue};
 use crate::Slot;
 use nvme_spec_types::log::ParameterLocation;
 use nvme_spec_types::nvm::NSID_ALL;
 use nvme_spec_types::sgl::SglDescriptor;
-use nvme_spec_types::{DataDirection, Psdt, Status, StatusCode};
+use nvme_spec_types::{DataDirection, IoOpcode, Psdt, Status, StatusCode};
 
 /// Reports of a queue that may be on their way at a time.
 pub(super) const MAX_REPORTS: u8 = 8;
@@ -22,11 +22,15 @@ pub(super) const MAX_REPORTS: u8 = 8;
 /// Bytes of the submission queue entry.
 const FLAGS: u8 = 1;
 const CID: u8 = 2;
-const NSID: u8 = 4;
+pub(super) const NSID: u8 = 4;
 const DATA_POINTER: u8 = 24;
 const DATA_POINTER_TYPE: u8 = 39;
 const SLBA: u8 = 40;
+pub(super) const SDLBA: u8 = 40;
 const NLB: u8 = 48;
+/// Of a Copy: how many source ranges (NR), and of which format (DESFMT).
+const RANGES: u8 = 48;
+const RANGE_FORMAT: u8 = 49;
 /// First bit of PSDT in the flags.
 const PSDT_BIT: u8 = 6;
 
@@ -42,6 +46,18 @@ pub(super) struct Reports {
 impl Queue {
     /// Reports that the slot's command fails with `status`; returns the status to answer with.
     pub(super) fn report(&mut self, slot: Slot, status: Status, out: &mut Vec<Action>) -> Status {
+        let location = self.field_at_fault(slot, status.code);
+        self.report_at(slot, status, location, out)
+    }
+
+    /// [`Queue::report`] where the field at fault is known.
+    pub(super) fn report_at(
+        &mut self,
+        slot: Slot,
+        status: Status,
+        location: ParameterLocation,
+        out: &mut Vec<Action>,
+    ) -> Status {
         let has_log = matches!(self.link, Link::Bound(_));
         if !has_log || is_expected(status.code) {
             return status;
@@ -53,7 +69,13 @@ impl Queue {
         self.reports.under_way += 1;
         let missed = std::mem::take(&mut self.reports.missed);
         let status = Status { more: true, ..status };
-        let location = match status.code {
+        out.push(Action::Report { slot, status, location, missed });
+        status
+    }
+
+    /// The field of the slot's command that is at fault when it ends so.
+    fn field_at_fault(&self, slot: Slot, code: StatusCode) -> ParameterLocation {
+        match code {
             StatusCode::INVALID_FIELD if !self.can_be_fused_so(slot) => {
                 ParameterLocation::new(FLAGS, 0)
             }
@@ -61,9 +83,7 @@ impl Queue {
                 ParameterLocation::new(NSID, 0)
             }
             code => location(self.entry(slot), code),
-        };
-        out.push(Action::Report { slot, status, location, missed });
-        status
+        }
     }
 
     /// Whether an I/O command, right in form, is for a namespace that is not there.
@@ -97,6 +117,10 @@ fn location(entry: &Entry, code: StatusCode) -> ParameterLocation {
     let in_capsule = matches!(command.sgl1(), SglDescriptor::InCapsule { .. });
     let to_host = entry.direction() == DataDirection::ControllerToHost;
     let blocks = entry.control.is_none() && command.io_opcode().has_block_range();
+    // Of a Copy whose list of ranges was not looked at.
+    let copy = entry.control.is_none()
+        && command.io_opcode() == IoOpcode::COPY
+        && !matches!(entry.state, State::AwaitIo { .. } | State::AwaitSource);
     let byte = match code {
         StatusCode::INVALID_OPCODE => 0,
         StatusCode::COMMAND_ID_CONFLICT => CID,
@@ -112,6 +136,8 @@ fn location(entry: &Entry, code: StatusCode) -> ParameterLocation {
         }
         // Data for the host cannot be in the capsule.
         StatusCode::INVALID_FIELD if in_capsule && to_host => DATA_POINTER_TYPE,
+        StatusCode::INVALID_FIELD if copy => RANGE_FORMAT,
+        StatusCode::COMMAND_SIZE_LIMIT_EXCEEDED if copy => RANGES,
         // The transfer is too large.
         StatusCode::INVALID_FIELD if blocks => NLB,
         _ => return ParameterLocation::NONE,

@@ -25,7 +25,7 @@ impl Queue {
         let extent = match self.extent(slot) {
             Ok(extent) => extent,
             Err(status) => {
-                self.fail(slot, status, out);
+                self.fail_midway(slot, status, out);
                 return;
             }
         };
@@ -34,7 +34,8 @@ impl Queue {
         self.count(slot, |counters| counters.count_moved(read, 0));
         if self.entry(slot).progress.done >= extent.len {
             self.respond(slot, Status::SUCCESS, 0, 0, out);
-        } else {
+            self.too_late_to_abort(slot, out);
+        } else if !self.stopped_midway(slot, out) {
             let io = self.portion_to_verify(slot, &extent);
             self.ask_io(slot, Step::Main, io, out);
         }

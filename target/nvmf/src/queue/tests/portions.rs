@@ -216,6 +216,75 @@ fn a_copy_reads_no_more_of_a_source_that_shrank_or_went() {
     assert_eq!(halves(&inactive), StatusCode::INVALID_FIELD);
 }
 
+impl Rig {
+    fn abort_midway(&mut self) -> Vec<Action> {
+        self.event(|queue, out| queue.on_abort(9, AbortToken(1), out))
+    }
+}
+
+/// An Abort that stopped its command, or did not.
+fn aborted(stopped: bool) -> Action {
+    Action::Aborted { token: AbortToken(1), stopped }
+}
+
+#[test]
+fn a_verify_under_way_stops_before_its_next_portion() {
+    let mut rig = Rig::io();
+    rig.capsule(&verify(0, 600), 0);
+    rig.buffer(S0);
+    assert_eq!(rig.abort_midway(), []);
+    let stopped = completion(9, StatusCode::ABORT_REQUESTED.retryable(), 1);
+    assert_eq!(rig.io_done(S0), [respond(S0, stopped, 0), aborted(true)]);
+    assert_eq!(rig.reports, []);
+}
+
+#[test]
+fn a_copy_under_way_stops_between_two_portions_and_says_how_far_it_came() {
+    // After the write of the first portion, and after that of the first range.
+    for (ranges, range) in [(&[range(0, 0, 300)][..], 0), (&[range(0, 0, 2), range(0, 9, 2)], 1)] {
+        let mut rig = Rig::io();
+        rig.copy(500, 0, ranges);
+        assert_eq!(rig.abort_midway(), []);
+        let second = rig.event(|queue, out| queue.on_abort(9, AbortToken(2), out));
+        assert_eq!(second, [Action::Aborted { token: AbortToken(2), stopped: false }]);
+        assert!(matches!(rig.io_done(S0)[..], [Action::Io { .. }]), "what was read is written");
+        let status = StatusCode::ABORT_REQUESTED.retryable();
+        let stopped = Completion { dw0: range, ..completion(9, status, 1) };
+        assert_eq!(rig.io_done(S0), [respond(S0, stopped, 0), aborted(true)]);
+    }
+}
+
+#[test]
+fn what_ends_with_its_last_portion_or_fails_was_not_stopped() {
+    let mut rig = Rig::io();
+    rig.capsule(&verify(0, 10), 0);
+    rig.buffer(S0);
+    assert_eq!(rig.abort_midway(), []);
+    assert_eq!(rig.io_done(S0), [respond(S0, completion(9, OK, 1), 0), aborted(false)]);
+    let mut rig = Rig::io();
+    rig.copy(500, 0, &[range(0, 0, 2)]);
+    rig.io_done(S0);
+    assert_eq!(rig.abort_midway(), []);
+    assert_eq!(rig.io_done(S0), [respond(S0, completion(9, OK, 1), 0), aborted(false)]);
+    let mut rig = Rig::io();
+    rig.copy(500, 0, &[range(0, 0, 300)]);
+    assert_eq!(rig.abort_midway(), []);
+    let status = StatusCode::UNRECOVERED_READ_ERROR.with_dnr();
+    let actions = rig.event(|queue, out| queue.on_io_done(S0, ExecStatus::Failed(status), out));
+    assert_eq!(actions, [respond(S0, completion(9, status, 1), 0), aborted(false)]);
+}
+
+#[test]
+fn an_abort_that_waits_for_a_portion_has_no_answer_when_the_queue_closes() {
+    let mut rig = Rig::io();
+    rig.capsule(&verify(0, 600), 0);
+    rig.buffer(S0);
+    assert_eq!(rig.abort_midway(), []);
+    assert_eq!(rig.event(Queue::begin_close), []);
+    assert_eq!(rig.io_done(S0), []);
+    assert!(rig.queue.is_drained());
+}
+
 #[test]
 fn copies_outside_the_namespace_are_refused_before_they_begin() {
     for (sdlba, ranges) in [

@@ -2,6 +2,7 @@
 
 use super::*;
 use nvme_spec_types::log::ParameterLocation;
+use nvme_spec_types::nvm::{Copy, CopyRange};
 
 /// What was reported of a command that is refused.
 fn reported(qid: u16, command: &Command, data: u32) -> (StatusCode, Option<(u8, u8)>) {
@@ -52,6 +53,42 @@ fn a_report_names_the_field_at_fault() {
     // Opcode 02h of an admin queue names no blocks.
     let command = with_flags_byte(&Command::admin(AdminOpcode::GET_LOG_PAGE, 9, 0, keyed(4)), 0x41);
     assert_eq!(reported(0, &command, 0), (StatusCode::INVALID_FIELD, at(1)));
+}
+
+#[test]
+fn a_report_of_a_copy_names_what_is_wrong_in_the_command_and_nothing_of_its_list() {
+    let copy = |sdlba, ranges, format| {
+        Copy {
+            sdlba,
+            nr: ZeroBased::<u8>::from_count(ranges).unwrap(),
+            format,
+            prinfo_read: 0,
+            flags: BlockFlags::empty(),
+        }
+        .to_command(9, 1, in_capsule(0, u32::from(ranges) * 32))
+    };
+    let limit = StatusCode::COMMAND_SIZE_LIMIT_EXCEEDED;
+    assert_eq!(reported(1, &copy(0, 1, 3), 32), (StatusCode::INVALID_FIELD, Some((49, 0))));
+    assert_eq!(reported(1, &copy(0, 129, 0), 129 * 32), (limit, Some((48, 0))));
+    let out_of_range = StatusCode::LBA_OUT_OF_RANGE;
+    for (sdlba, source, code, place) in [
+        (BLOCKS, (1, 0), out_of_range, Some((40, 0))),
+        (0, (1, BLOCKS), out_of_range, None),
+        (0, (2, 0), StatusCode::INVALID_FIELD, None),
+        (0, (5, 0), StatusCode::INCOMPATIBLE_NAMESPACE_OR_FORMAT, None),
+    ] {
+        let mut rig = Rig::io();
+        rig.capsule(&copy(sdlba, 1, 2), 32);
+        rig.buffer(S0);
+        let mut list = [0; 32];
+        let (snsid, slba) = source;
+        CopyRange { snsid, slba, nlb: ZeroBased::<u16>::from_raw(0), sopt: 0 }.encode(2, &mut list);
+        rig.event(|queue, out| queue.on_payload(S0, &list, out));
+        let [Action::Report { status, location, .. }] = rig.reports[..] else {
+            panic!("{:?}", rig.reports);
+        };
+        assert_eq!((status.code, location.get()), (code, place), "{source:?} to {sdlba}");
+    }
 }
 
 #[test]
