@@ -12,8 +12,6 @@ use toml::Spanned;
 
 /// Saved up by whoever is idle, unless the file says otherwise.
 const BURST: Duration = Duration::from_millis(100);
-/// Most milliseconds of a burst.
-const MAX_BURST_MS: u64 = 60_000;
 /// Decimal units, which people use for rates; the binary ones are those of sizes.
 const DECIMAL: [(&str, u64); 3] = [("KB", 1_000), ("MB", 1_000_000), ("GB", 1_000_000_000)];
 
@@ -74,14 +72,10 @@ fn limit(key: &str, raw: &Spanned<RawLimit>, problems: &mut Problems) -> LimitCo
         wrong(at, format!(".bandwidth: {what}"), hint);
         0
     });
-    if let Some(burst) = burst_ms.as_ref().filter(|burst| *burst.get_ref() > MAX_BURST_MS) {
-        let what = format!(".burst_ms: {} is more than {MAX_BURST_MS}", burst.get_ref());
-        wrong(burst.span(), what, "what is saved up in more than a minute is no limit");
-    }
     LimitConfig {
         iops: iops.as_ref().map_or(0, |iops| *iops.get_ref()),
         bandwidth: rate,
-        burst: burst_ms.as_ref().map_or(BURST, |burst| Duration::from_millis(*burst.get_ref())),
+        burst: burst_ms.map_or(BURST, Duration::from_millis),
     }
 }
 

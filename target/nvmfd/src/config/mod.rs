@@ -10,6 +10,7 @@ mod outlets;
 mod problem;
 mod raw;
 mod resolve;
+mod shape;
 #[cfg(test)]
 mod tests;
 mod units;
@@ -189,8 +190,12 @@ pub(crate) fn read(path: &Path) -> Result<String, ConfigErrors> {
 
 /// Checks a configuration's text; `path` is for messages.
 pub(crate) fn parse(path: &Path, text: &str) -> Result<Config, ConfigErrors> {
+    let misshapen = shape::problems(text);
+    if !misshapen.is_empty() {
+        return Err(ConfigErrors::new(path, text, misshapen));
+    }
     toml::from_str::<raw::RawConfig>(text)
-        .map_err(|error| vec![problem::from_parser(text, &error)])
+        .map_err(|error| vec![problem::from_parser(&error)])
         .and_then(|raw| resolve::resolve(&raw, text))
         .map_err(|problems| ConfigErrors::new(path, text, problems))
 }

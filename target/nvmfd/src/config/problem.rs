@@ -77,37 +77,15 @@ pub(crate) fn line_column(text: &str, at: usize) -> (usize, usize) {
 }
 
 /// Turns what the parser says into a problem, with a guess for a misspelt key.
-pub(crate) fn from_parser(text: &str, error: &toml::de::Error) -> Problem {
+pub(crate) fn from_parser(error: &toml::de::Error) -> Problem {
     let message = error.message().lines().collect::<Vec<_>>().join("; ");
-    let at = error.span();
     let hint = misspelt(&message);
-    // Values keep their key in the line: name it, since the parser names only the value.
-    let key = at.as_ref().and_then(|at| key_of(text, at.start));
-    let what = match (&hint, key) {
-        (None, Some(key)) if !message.contains('`') || message.starts_with("invalid") => {
-            format!("{key}: {message}")
-        }
-        _ => message,
-    };
-    Problem { at, what, hint }
+    Problem { at: error.span(), what: message, hint }
 }
 
-/// The key on whose line the byte lies.
-fn key_of(text: &str, at: usize) -> Option<&str> {
-    let start = text[..at.min(text.len())].rfind('\n').map_or(0, |newline| newline + 1);
-    let line = text[start..].lines().next()?;
-    let (key, _) = line.split_once('=')?;
-    let key = key.trim();
-    let plain = |c: char| c.is_ascii_alphanumeric() || "_-.\"".contains(c);
-    (!key.is_empty() && key.chars().all(plain) && start + line.find('=')? < at).then_some(key)
-}
-
-/// For "unknown field `a`, expected one of `b`, `c`" (or variant): what was probably meant, or
-/// what there is.
+/// For "unknown field `a`, expected one of `b`, `c`": what was probably meant, or what there is.
 fn misspelt(message: &str) -> Option<String> {
-    let rest = message
-        .strip_prefix("unknown field ")
-        .or_else(|| message.strip_prefix("unknown variant "))?;
+    let rest = message.strip_prefix("unknown field ")?;
     let mut quoted = rest.split('`').skip(1).step_by(2);
     let wrong = quoted.next()?;
     let known: Vec<&str> = quoted.collect();
@@ -119,7 +97,7 @@ fn misspelt(message: &str) -> Option<String> {
 }
 
 /// The known word that is at most a third of its letters away.
-fn nearest<'a>(wrong: &str, known: &[&'a str]) -> Option<&'a str> {
+pub(super) fn nearest<'a>(wrong: &str, known: &[&'a str]) -> Option<&'a str> {
     known
         .iter()
         .map(|word| (distance(wrong, word), *word))

@@ -69,7 +69,7 @@ pub(super) struct RawNamespace {
     pub(super) null: Option<Spanned<RawSize>>,
     pub(super) size: Option<Spanned<RawSize>>,
     pub(super) nsid: Option<Spanned<u32>>,
-    pub(super) block_size: Option<Spanned<u32>>,
+    pub(super) block_size: Option<u32>,
     pub(super) buffered: Option<Spanned<bool>>,
     #[serde(default)]
     pub(super) read_only: bool,
@@ -92,7 +92,7 @@ pub(super) struct RawHost {
 pub(super) struct RawLimit {
     pub(super) iops: Option<Spanned<u64>>,
     pub(super) bandwidth: Option<Spanned<RawSize>>,
-    pub(super) burst_ms: Option<Spanned<u64>>,
+    pub(super) burst_ms: Option<u64>,
 }
 
 #[derive(Debug, Clone, Copy, Default, Deserialize)]
@@ -160,17 +160,17 @@ pub(super) enum RawFormat {
 pub(super) struct RawTuning {
     pub(super) data_cores: Option<Spanned<u16>>,
     pub(super) cpus: Option<Spanned<Vec<usize>>>,
-    pub(super) poll: Option<Spanned<RawPoll>>,
+    pub(super) poll: Option<RawPoll>,
     pub(super) spin_us: Option<Spanned<u64>>,
     pub(super) memory: Option<Spanned<RawSize>>,
     pub(super) control_memory: Option<Spanned<RawSize>>,
     pub(super) hugepages: Option<bool>,
     pub(super) max_transfer: Option<Spanned<RawSize>>,
     pub(super) in_capsule: Option<Spanned<RawSize>>,
-    pub(super) queue_depth: Option<Spanned<u16>>,
-    pub(super) max_io_queues: Option<Spanned<u16>>,
-    pub(super) max_queues: Option<Spanned<u32>>,
-    pub(super) max_reads: Option<Spanned<u8>>,
+    pub(super) queue_depth: Option<u16>,
+    pub(super) max_io_queues: Option<u16>,
+    pub(super) max_queues: Option<u32>,
+    pub(super) max_reads: Option<u8>,
     pub(super) shared_receive_queue: Option<bool>,
     pub(super) traffic_class: Option<u8>,
 }

@@ -251,15 +251,10 @@ fn namespaces(
     let mut taken: BTreeSet<u32> = BTreeSet::new();
     for raw in &subsystem.namespace {
         let Some(nsid) = &raw.get_ref().nsid else { continue };
-        match *nsid.get_ref() {
-            0 | u32::MAX => {
-                problems.push(Problem::at(nsid.span(), "namespace.nsid: must be 1 to 4294967294"))
-            }
-            id if !taken.insert(id) => problems.push(Problem::at(
-                nsid.span(),
-                format!("namespace.nsid: {id} is given to two namespaces of this subsystem"),
-            )),
-            _ => {}
+        let id = *nsid.get_ref();
+        if !taken.insert(id) {
+            let what = format!("namespace.nsid: {id} is given to two namespaces of this subsystem");
+            problems.push(Problem::at(nsid.span(), what));
         }
     }
     if let Some(over) = subsystem.namespace.get(MAX_NAMESPACES) {
@@ -310,14 +305,7 @@ fn namespace(
         }
         exported.paths.insert(same, ns.read_only);
     }
-    let block_size = ns.block_size.as_ref().and_then(|size| {
-        BlockSize::try_from(*size.get_ref())
-            .map_err(|_| {
-                let what = format!("namespace.block_size: {} is not possible", size.get_ref());
-                problems.push(Problem::at(size.span(), what).hint("use 512 or 4096"));
-            })
-            .ok()
-    });
+    let block_size = ns.block_size.and_then(|size| BlockSize::try_from(size).ok());
     let uuid = id(ns.uuid.as_ref(), "uuid", exported, problems)
         .unwrap_or_else(|| derived_uuid(nqn, nsid, &medium));
     let nguid = id(ns.nguid.as_ref(), "nguid", exported, problems).unwrap_or_default();
@@ -341,7 +329,7 @@ fn medium(ns: &RawNamespace, at: Range<usize>, problems: &mut Problems) -> Optio
     }
     let memory = ns.path.is_none();
     // One block, so that no file is made which then is refused.
-    let least = match ns.block_size.as_ref().map(Spanned::get_ref) {
+    let least = match ns.block_size {
         Some(4096) => 4096,
         _ => 512,
     };
@@ -484,16 +472,10 @@ fn tuning(raw: &RawTuning, problems: &mut Problems) -> Tuning {
         hugepages: raw.hugepages.unwrap_or(false),
         max_transfer: max_transfer as u32,
         in_capsule: in_capsule as u32,
-        queue_depth: number("queue_depth", &raw.queue_depth, 128, 16..=4096, problems),
-        max_io_queues: number(
-            "max_io_queues",
-            &raw.max_io_queues,
-            data_cores * QUEUES_PER_CORE,
-            1..=1024,
-            problems,
-        ),
-        max_queues: number("max_queues", &raw.max_queues, 4096, 2..=65536, problems) as usize,
-        max_reads: number("max_reads", &raw.max_reads, 16, 1..=255, problems),
+        queue_depth: raw.queue_depth.unwrap_or(128),
+        max_io_queues: raw.max_io_queues.unwrap_or(data_cores * QUEUES_PER_CORE),
+        max_queues: raw.max_queues.unwrap_or(4096) as usize,
+        max_reads: raw.max_reads.unwrap_or(16),
         shared_receive_queue: raw.shared_receive_queue.unwrap_or(true),
         traffic_class: raw.traffic_class.unwrap_or(0),
     }
@@ -507,9 +489,6 @@ fn cpus(raw: &RawTuning, problems: &mut Problems) -> Vec<usize> {
         if !seen.insert(cpu) {
             problems.push(Problem::at(given.span(), format!("tuning.cpus: {cpu} is listed twice")));
         }
-        if *cpu >= rustix::thread::CpuSet::MAX_CPU {
-            problems.push(Problem::at(given.span(), format!("tuning.cpus: there is no CPU {cpu}")));
-        }
     }
     if cpus.is_empty() {
         let what = "tuning.cpus: is empty";
@@ -519,7 +498,7 @@ fn cpus(raw: &RawTuning, problems: &mut Problems) -> Vec<usize> {
 }
 
 fn data_cores(raw: &RawTuning, cpus: &[usize], problems: &mut Problems) -> u16 {
-    let asked = number("data_cores", &raw.data_cores, 0, 0..=MAX_DATA_CORES, problems);
+    let asked = raw.data_cores.as_ref().map_or(0, |cores| *cores.get_ref());
     if !cpus.is_empty() {
         if asked != 0 && usize::from(asked) != cpus.len() {
             let at = raw.data_cores.as_ref().map_or(0..0, Spanned::span);
@@ -542,8 +521,8 @@ fn data_cores(raw: &RawTuning, cpus: &[usize], problems: &mut Problems) -> u16 {
 }
 
 fn poll(raw: &RawTuning, problems: &mut Problems) -> PollMode {
-    let mode = raw.poll.as_ref().map_or(RawPoll::Adaptive, |poll| *poll.get_ref());
-    let spin = number("spin_us", &raw.spin_us, 50, 0..=1_000_000, problems);
+    let mode = raw.poll.unwrap_or(RawPoll::Adaptive);
+    let spin = raw.spin_us.as_ref().map_or(50, |spin| *spin.get_ref());
     if let Some(spin) = &raw.spin_us
         && !matches!(mode, RawPoll::Adaptive)
     {
@@ -569,23 +548,4 @@ fn size(
         .as_ref()
         .and_then(|given| bytes(&format!("tuning.{key}"), given, range, problems))
         .unwrap_or(default)
-}
-
-/// A number of the tuning table.
-fn number<T: Copy + PartialOrd + std::fmt::Display>(
-    key: &str,
-    given: &Option<Spanned<T>>,
-    default: T,
-    range: std::ops::RangeInclusive<T>,
-    problems: &mut Problems,
-) -> T {
-    let Some(given) = given else { return default };
-    let value = *given.get_ref();
-    if !range.contains(&value) {
-        let what =
-            format!("tuning.{key}: {value} is out of range: {} to {}", range.start(), range.end());
-        problems.push(Problem::at(given.span(), what));
-        return default;
-    }
-    value
 }

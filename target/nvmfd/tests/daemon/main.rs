@@ -4,4 +4,5 @@
 mod common;
 mod operate;
 mod peer;
+mod refusals;
 mod socket_fuzz;
