@@ -100,7 +100,10 @@ load() {
     local module
     live || return 0
     for module; do
-        modprobe "$module" || stop "this kernel has no module $module; on Debian it is in linux-image-amd64, not in the cloud kernels"
+        case $module in
+        siw) modprobe siw || stop "this kernel has no module siw; Debian leaves it out of all its kernels" ;;
+        *) modprobe "$module" || stop "this kernel has no module $module; on Debian it is in linux-image-amd64, not in the cloud kernels" ;;
+        esac
     done
 }
 

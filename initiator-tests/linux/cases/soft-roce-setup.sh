@@ -23,11 +23,3 @@ expect "104" "$(cat /sys/kernel/config/rdma_cm/rxe_extra0/ports/1/default_roce_t
 "$folder/roce.sh" --undo rxe_extra0
 if "$folder/roce.sh" --check rxe_extra0 104; then fail "--undo left the type of service"; fi
 "$script" --undo extra0
-
-ip link add extra1 type dummy
-ip link set extra1 up
-"$folder/siw.sh" extra1
-"$folder/siw.sh" extra1
-expect_match "link siw_extra1/1 .*netdev extra1" "$(rdma link)" "rdma link"
-"$folder/siw.sh" --undo extra1
-if rdma link show siw_extra1/1; then fail "--undo left the device"; fi
