@@ -86,26 +86,32 @@ fn wheel_folder() -> Result<PathBuf> {
 pub(crate) fn fetch_libclang() -> Result<()> {
     let dir = wheel_folder()?;
     let work = dir.with_extension(format!("new-{}", std::process::id()));
-    fs::create_dir_all(&work)?;
-    run_quiet(
-        Command::new("python3")
-            .args(["-m", "pip", "download", "-q", "--no-deps", "-d"])
-            .arg(&work)
-            .arg(LIBCLANG_WHEEL),
-    )?;
-    let wheel = fs::read_dir(&work)?
-        .flatten()
-        .map(|entry| entry.path())
-        .find(|path| path.extension().is_some_and(|e| e == "whl"))
-        .context("pip brought no wheel")?;
-    run_quiet(Command::new("python3").args(["-m", "zipfile", "-e"]).arg(&wheel).arg(&work))?;
-    fs::remove_file(&wheel)?;
+    fetch_wheel(LIBCLANG_WHEEL, &work)?;
     if fs::rename(&work, &dir).is_err() {
         fs::remove_dir_all(&work)?;
     }
     if !has_libclang(&dir.join(LIBCLANG_IN_WHEEL)) {
         bail!("the wheel {LIBCLANG_WHEEL} holds no libclang.so");
     }
+    Ok(())
+}
+
+/// Fetches a Python wheel and unpacks it into the folder `to`.
+pub(crate) fn fetch_wheel(wheel: &str, to: &Path) -> Result<()> {
+    fs::create_dir_all(to)?;
+    run_quiet(
+        Command::new("python3")
+            .args(["-m", "pip", "download", "-q", "--no-deps", "-d"])
+            .arg(to)
+            .arg(wheel),
+    )?;
+    let file = fs::read_dir(to)?
+        .flatten()
+        .map(|entry| entry.path())
+        .find(|path| path.extension().is_some_and(|e| e == "whl"))
+        .context("pip brought no wheel")?;
+    run_quiet(Command::new("python3").args(["-m", "zipfile", "-e"]).arg(&file).arg(to))?;
+    fs::remove_file(&file)?;
     Ok(())
 }
 

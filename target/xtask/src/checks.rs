@@ -10,7 +10,7 @@ use clap::Args;
 use linux_host::machine::Boot;
 use linux_host::{Provider, TargetKind, uml};
 
-use crate::{build, cost, linux, setup, tidy};
+use crate::{build, cost, deny, linux, setup, tidy};
 
 #[derive(Args)]
 pub(crate) struct SimArgs {
@@ -143,6 +143,7 @@ pub(crate) fn test() -> Result<bool> {
     setup::run()?;
     let mut tally = Tally::default();
     tally.static_checks();
+    tally.step("dependencies", || Ok(one(deny::run()?)));
     tally.step("simulator", || Ok(one(run_sim(&["--seeds".to_owned(), TEST_SEEDS.to_string()])?)));
     tally.step("instructions a command", || Ok(one(cost::run(&cost::CostArgs::default())?)));
     tally.step("soft-RoCE, a tenth of the packets lost", || Ok(one(run_loss(LOSS_SEEDS)?)));

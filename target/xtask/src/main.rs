@@ -9,9 +9,11 @@ mod checks;
 mod cost;
 mod deb;
 mod demo;
+mod deny;
 mod linux;
 mod local;
 mod native;
+mod sbom;
 mod setup;
 mod tidy;
 
@@ -50,6 +52,10 @@ enum Command {
     Bench(BenchCommand),
     /// Make the Debian package; with --check try it out in a fresh Debian 12.
     Deb(deb::DebArgs),
+    /// Check licenses, sources and known faults of what we depend on.
+    Deny,
+    /// Say what the programs are made of, as CycloneDX.
+    Sbom(sbom::SbomArgs),
     /// Install the packages that building and testing need.
     Setup,
 }
@@ -90,6 +96,8 @@ fn run(command: Command) -> Result<bool> {
         Command::Bench(BenchCommand::Local(args)) => local::run(&args),
         Command::Bench(BenchCommand::Cost(args)) => cost::run(&args),
         Command::Deb(args) => deb::run(&args),
+        Command::Deny => deny::run(),
+        Command::Sbom(args) => sbom::run(&args),
         Command::Setup => setup::run().map(|()| true),
     }
 }

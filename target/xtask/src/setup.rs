@@ -95,6 +95,11 @@ pub(crate) fn uml() -> Result<()> {
     packages(UML)
 }
 
+/// Installs what fetching a Python wheel needs.
+pub(crate) fn python() -> Result<()> {
+    packages(&["python3", "python3-pip"])
+}
+
 /// A libclang that the bindings generator can live with: a package where the
 /// distribution has one, else a Python wheel in the cache.
 fn libclang() -> Result<()> {
@@ -103,7 +108,7 @@ fn libclang() -> Result<()> {
             return packages(&[package]);
         }
     }
-    packages(&["python3", "python3-pip"])?;
+    python()?;
     println!("fetching libclang 14 as a Python wheel into the cache");
     build::fetch_libclang()
 }

@@ -8,15 +8,16 @@ use std::process::Command;
 use anyhow::{Context, Result};
 use linux_host::run_quiet;
 
-use crate::build;
 use crate::native::Programs;
+use crate::{build, sbom};
 
 /// Files as they are in the repository.
-const FILES: [(&str, &str); 8] = [
+const FILES: [(&str, &str); 9] = [
     ("config/nvmfd.service", "usr/lib/systemd/system/nvmfd.service"),
     ("config/package/sysusers.conf", "usr/lib/sysusers.d/nvmfd.conf"),
     ("config/package/tmpfiles.conf", "usr/lib/tmpfiles.d/nvmfd.conf"),
     ("README.md", "usr/share/doc/nvmfd/README.md"),
+    ("config/Containerfile", "usr/share/doc/nvmfd/config/Containerfile"),
     ("config/nvmfd.toml", "usr/share/doc/nvmfd/config/nvmfd.toml"),
     ("config/monitoring/alerts.yml", "usr/share/doc/nvmfd/config/monitoring/alerts.yml"),
     ("config/monitoring/grafana.json", "usr/share/doc/nvmfd/config/monitoring/grafana.json"),
@@ -26,7 +27,7 @@ const FILES: [(&str, &str); 8] = [
 /// Folders of files with these endings.
 const FOLDERS: [(&str, &str, &[&str]); 3] = [
     ("docs", "usr/share/doc/nvmfd/docs", &["md", "json"]),
-    ("config/examples", "usr/share/doc/nvmfd/config/examples", &["toml"]),
+    ("config/examples", "usr/share/doc/nvmfd/config/examples", &["toml", "md"]),
     ("kernel-setup", "usr/lib/nvmfd/kernel-setup", &["sh"]),
 ];
 
@@ -58,6 +59,7 @@ pub(super) fn lay_out(programs: &Programs, tree: &Path) -> Result<()> {
     let copyright = fs::read_to_string(root.join("config/package/copyright"))?
         .replace("@mit@", &mit.collect::<Vec<_>>().join("\n"));
     write(&tree.join("usr/share/doc/nvmfd/copyright"), copyright.as_bytes())?;
+    write(&tree.join("usr/share/doc/nvmfd/nvmfd.cdx.json"), sbom::text()?.as_bytes())?;
     made_by_the_daemon(&programs.daemon, tree)
 }
 
