@@ -3,6 +3,8 @@
 //! This is the only place where everything meets: the command line, the configuration, the RDMA
 //! provider, the disks and the reactor's threads. The parts know nothing of one another.
 
+#[cfg(test)]
+mod book;
 mod change;
 mod check;
 mod cli;

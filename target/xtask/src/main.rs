@@ -101,3 +101,28 @@ fn run(command: Command) -> Result<bool> {
         Command::Setup => setup::run().map(|()| true),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::Cli;
+    use clap::Parser;
+    use std::fs;
+
+    #[test]
+    fn pages_tell_developers_to_type_what_is_understood() {
+        let root = crate::build::root().unwrap();
+        let docs = fs::read_dir(root.join("docs")).unwrap();
+        let pages = docs.map(|entry| entry.unwrap().path()).chain([root.join("README.md")]);
+        let mut count = 0;
+        for page in pages.filter(|path| path.extension().is_some_and(|kind| kind == "md")) {
+            let text = fs::read_to_string(&page).unwrap();
+            for line in text.lines().filter_map(|line| line.strip_prefix("cargo xtask ")) {
+                let words = line.split_whitespace().take_while(|word| *word != "#");
+                let parsed = Cli::try_parse_from(["xtask"].into_iter().chain(words));
+                assert!(parsed.is_ok(), "{}: cargo xtask {line}", page.display());
+                count += 1;
+            }
+        }
+        assert!(count >= 5, "only {count} lines were found");
+    }
+}

@@ -9,6 +9,8 @@ mod limits;
 mod outlets;
 mod problem;
 mod raw;
+#[cfg(test)]
+mod reference;
 mod resolve;
 mod shape;
 #[cfg(test)]

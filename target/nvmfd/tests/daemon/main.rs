@@ -1,8 +1,10 @@
 //! The daemon as a process, on loopback addresses: what operators, monitoring, other doctors and
 //! whoever reaches its socket make of it.
 
+mod book;
 mod common;
 mod operate;
+mod pages;
 mod peer;
 mod refusals;
 mod socket_fuzz;
