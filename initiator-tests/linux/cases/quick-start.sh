@@ -3,7 +3,7 @@
 #: targets nvmfd
 #: seconds 120
 NQN=nqn.2026-11.io.nvmfd:disk1
-page=$PACKAGE/../../docs/quick-start.md
+page=$WORK/docs/quick-start.md
 # Places of the page, as they are here.
 here() { sed "s#192.168.1.10#$TARGET_ADDR#; s#/srv/#$DISKS/#; s#\"10GiB\"#\"64MiB\"#"; }
 # lines_of PROGRAM: the page's lines that begin with it, without comments.
@@ -40,6 +40,6 @@ while read -r line; do
     "nvme discover "*) expect_match "nqn.2026-11.io.nvmfd:disk1" "$(cat said)" "what is discovered" ;;
     esac
 done <host.lines
-expect 5 "$(grep -c . host.lines)" "commands of the host"
+expect 4 "$(grep -c . host.lines)" "commands of the host"
 kill $served
 wait $served || fail "the daemon ended with status $?"

@@ -277,7 +277,8 @@ impl WorkFolder {
         for folder in ["bin", "out"] {
             fs::create_dir_all(work.0.join(folder))?;
         }
-        for folder in ["guest", "cases"] {
+        // Of the documentation, what is to be typed is run.
+        for folder in ["guest", "cases", "../../docs"] {
             run_quiet(
                 std::process::Command::new("cp")
                     .arg("-rL")

@@ -39,7 +39,8 @@ fn verbs_in_use() -> BTreeSet<String> {
             let text = std::fs::read_to_string(entry.unwrap().path()).unwrap_or_default();
             let words: Vec<&str> = text.split_whitespace().collect();
             let pairs = words.windows(2).filter(|pair| pair[0].ends_with("nvme"));
-            verbs.extend(pairs.map(|pair| pair[1].to_owned()));
+            let bare = |word: &str| word.trim_matches(['"', '\'', ')']).to_owned();
+            verbs.extend(pairs.map(|pair| bare(pair[1])));
         }
     }
     verbs
