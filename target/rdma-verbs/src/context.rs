@@ -15,15 +15,18 @@ use rdma_sys::{
     ibv_mr, ibv_pd, ibv_srq, ibv_srq_init_attr,
 };
 use region::Region;
+use rustix::event::{EventfdFlags, eventfd};
 use std::io;
 use std::net::SocketAddr;
-use std::os::fd::BorrowedFd;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::ptr::{NonNull, null_mut};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, OnceLock};
 
 const LOCK_HINT: &str = "too little memory may be locked: set LimitMEMLOCK=infinity in the \
                          service unit, or ulimit -l unlimited";
+const FILES_HINT: &str =
+    "too few files may be open: set LimitNOFILE in the service unit, or ulimit -n";
 const QUEUE_HINT: &str = "the card has no queue left: lower the connection limit or queue depth";
 
 /// ENOMEM is a resource that ran out; the rest is passed on.
@@ -246,6 +249,9 @@ fn interface_indexes() -> io::Result<Vec<u32>> {
 #[derive(Debug)]
 pub(crate) struct CoreNic {
     nic: Arc<Nic>,
+    /// Readable once the card was removed, so that a sleeping core lets go of it: until then the
+    /// kernel's removal of a soft device may wait.
+    removed: OwnedFd,
     region: Arc<Region>,
     mr: NonNull<ibv_mr>,
     srq: OnceLock<NonNull<ibv_srq>>,
@@ -264,6 +270,9 @@ impl CoreNic {
         region: &Arc<Region>,
         config: &VerbsConfig,
     ) -> Result<CoreNic, CmError> {
+        let flags = EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC;
+        let removed = eventfd(0, flags)
+            .map_err(|e| cm_error("making a core's place on the card", e.into(), FILES_HINT))?;
         let mut access = ibv_access_flags::IBV_ACCESS_LOCAL_WRITE.0;
         if nic.iwarp {
             // On iWARP the sink of an RDMA READ is written by the peer (RFC 5040, 5.2.1).
@@ -285,6 +294,7 @@ impl CoreNic {
         let srq_depth = config.shared_recv_depth.min(nic.max_shared_recv());
         Ok(CoreNic {
             nic: nic.clone(),
+            removed,
             region: region.clone(),
             mr,
             srq: OnceLock::new(),
@@ -295,6 +305,17 @@ impl CoreNic {
     /// The card.
     pub(crate) fn nic(&self) -> &Arc<Nic> {
         &self.nic
+    }
+
+    /// What a core sleeps on to hear of the card's removal.
+    pub(crate) fn removed(&self) -> BorrowedFd<'_> {
+        self.removed.as_fd()
+    }
+
+    /// Wakes the core, once the card is marked as removed.
+    pub(crate) fn tell_removed(&self) {
+        // It fails only when it was rung 2^64 - 1 times.
+        let _ = rustix::io::write(&self.removed, &1u64.to_ne_bytes());
     }
 
     /// The core's memory.

@@ -670,6 +670,8 @@ impl Device for VerbsDevice {
     fn wait_sources<'a>(&'a self, out: &mut Vec<PollSource<'a>>) {
         let alive = |c: &&CqSlot| !c.cq.core().nic().is_dead();
         out.extend(self.cqs.iter().filter(alive).map(|c| c.cq.fd()));
+        let cores = self.nics.iter().filter_map(|n| n.core.as_ref());
+        out.extend(cores.filter(|c| !c.nic().is_dead()).map(|c| c.removed()));
     }
 
     fn timeout(&self) -> Option<Now> {

@@ -4,6 +4,7 @@ use crate::config::VerbsConfig;
 use crate::id::{CmId, EventChannel};
 use crate::sys;
 use rdma::{ListenError, Now};
+use rdma_sys::ibv_context;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -22,7 +23,7 @@ pub(crate) struct Listener {
 
 #[derive(Debug)]
 enum State {
-    Up { _id: CmId },
+    Up { id: CmId },
     Down { retry_at: Now, wait: Duration, told: Option<String> },
 }
 
@@ -87,6 +88,13 @@ impl Listener {
         Some(Change::Down { reason, absent: true })
     }
 
+    /// The card that it hears on; none for the wildcard address, or while it does not hear.
+    pub(crate) fn context(&self) -> Option<*mut ibv_context> {
+        let State::Up { id } = &self.state else { return None };
+        let context = id.verbs();
+        (!context.is_null()).then_some(context)
+    }
+
     /// When it is tried next.
     pub(crate) fn timeout(&self) -> Option<Now> {
         match self.state {
@@ -100,7 +108,7 @@ impl Listener {
         match result {
             Ok(id) => {
                 let device = device_of(&id);
-                self.state = State::Up { _id: id };
+                self.state = State::Up { id };
                 Some(Change::Up(device))
             }
             Err(e) => {

@@ -303,6 +303,9 @@ impl Verbs {
             return;
         }
         let key = event.key;
+        if event.kind == EventKind::DeviceRemoved {
+            self.on_device_removed(key);
+        }
         if let Some((listener, state)) = self.listeners.get_mut(&key) {
             let lost = matches!(event.kind, EventKind::DeviceRemoved | EventKind::AddressChanged);
             let change = if lost { state.lose(now, event.words) } else { None };
@@ -310,16 +313,22 @@ impl Verbs {
             self.tell(listener, change);
         } else if self.conns.contains_key(&key) {
             self.on_conn_event(key, event);
-        } else if event.kind == EventKind::DeviceRemoved {
-            self.on_nic_removed(key);
         }
     }
 
-    fn on_nic_removed(&mut self, key: u64) {
-        let Some(at) = self.nics.iter().position(|n| n.key == key) else { return };
+    /// The device of a listener, a connection or a keeper was removed: whichever hears of it first
+    /// speaks for the card, so that no core lets go of its last queue pair there unaware.
+    fn on_device_removed(&mut self, key: u64) {
+        let listening = self.listeners.get(&key).and_then(|(_, state)| state.context());
+        let context = self.conns.get(&key).map(|c| c.id.verbs()).or(listening);
+        let is_it = |n: &NicEntry| n.key == key || context == Some(n.nic.context());
+        let Some(at) = self.nics.iter().position(is_it) else { return };
         let entry = self.nics.swap_remove(at);
         tracing::warn!(device = entry.nic.caps().name, "RDMA device removed");
         entry.nic.mark_dead();
+        for (core_nic, _) in entry.cores.values() {
+            core_nic.tell_removed();
+        }
         self.end_all_on(&entry.nic, "the RDMA device was removed");
     }
 
