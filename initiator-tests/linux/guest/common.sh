@@ -1,5 +1,8 @@
 # Words that scripts on both sides of the wire use.
 
+# Where programs are that take the place of the system's: an nvme, when one was asked for.
+PATH=$WORK/bin:$PATH
+
 # Log a line with the uptime of the machine that says it.
 say() { echo "[$(cut -d' ' -f1 /proc/uptime)] $*"; }
 

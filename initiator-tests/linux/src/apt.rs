@@ -1,6 +1,6 @@
 //! Two views of the package archive: the system's own, and one of newer suites
 //! with sources, lists and downloads in the cache folder, so that looking for a
-//! newer kernel never changes what the system would install.
+//! newer kernel or nvme-cli never changes what the system would install.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -35,7 +35,9 @@ impl Archive {
     /// the system's sources, or when the lists cannot be fetched.
     pub fn newer() -> Result<Self> {
         if os_release("ID")?.as_deref() != Some("debian") {
-            bail!("kernels of other suites are known for Debian only; use --kernel distro");
+            bail!(
+                "packages of other suites are known for Debian only; use those of the distribution"
+            );
         }
         let root = cache::subfolder("apt")?;
         for dir in ["etc", "lists/partial", "archives/partial"] {
@@ -114,6 +116,38 @@ impl Archive {
             .filter_map(|line| line.trim().strip_prefix("Depends: "))
             .map(str::to_owned)
             .collect())
+    }
+
+    /// The version of `package` that would be installed.
+    ///
+    /// # Errors
+    /// When there is none.
+    pub fn candidate(&self, package: &str) -> Result<String> {
+        let told = run_quiet(self.command("apt-cache").args(["policy", package]))?;
+        told.lines()
+            .filter_map(|line| line.trim().strip_prefix("Candidate: "))
+            .find(|version| *version != "(none)")
+            .map(str::to_owned)
+            .with_context(|| format!("no suite has the package {package}"))
+    }
+
+    /// Downloads `package` and all that it depends on, as if nothing were installed, into the empty
+    /// folder `dir`; returns the files. For [`Archive::Newer`].
+    ///
+    /// # Errors
+    /// When it cannot be fetched.
+    pub fn download_with_depends(&self, package: &str, dir: &Path) -> Result<Vec<PathBuf>> {
+        let archives = dir.join("archives");
+        fs::create_dir_all(archives.join("partial"))?;
+        run_quiet(
+            self.command("apt-get")
+                .arg("-o")
+                .arg(format!("Dir::Cache::archives={}", archives.display()))
+                .args(["-q", "-y", "--no-install-recommends", "--download-only", "install"])
+                .arg(package),
+        )?;
+        let files = fs::read_dir(&archives)?.flatten().map(|entry| entry.path());
+        Ok(files.filter(|path| path.extension().is_some_and(|e| e == "deb")).collect())
     }
 
     /// Downloads those of `packages` that exist into `dir`; returns how many came.

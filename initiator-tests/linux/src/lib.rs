@@ -23,6 +23,7 @@ mod command;
 mod cpio;
 pub mod kernel;
 pub mod machine;
+pub mod nvme_cli;
 mod outside;
 mod runner;
 mod subject;

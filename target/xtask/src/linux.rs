@@ -10,7 +10,7 @@ use linux_host::case::{self, Setup};
 use linux_host::machine::Boot;
 use linux_host::{
     CaseResult, Options, Provider as ProviderKind, Report, TargetKind, Verdict, bench as figures,
-    uml,
+    nvme_cli, uml,
 };
 
 use crate::{build, setup};
@@ -79,6 +79,14 @@ impl MachineArgs {
     }
 }
 
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum NvmeCli {
+    /// What is installed here.
+    Distro,
+    /// The newest that any suite of the distribution's archive has.
+    Newest,
+}
+
 #[derive(Args)]
 pub(crate) struct LinuxArgs {
     #[command(flatten)]
@@ -95,6 +103,9 @@ pub(crate) struct LinuxArgs {
     /// A folder with the test programs that some cases call, built already.
     #[arg(long, value_name = "FOLDER")]
     programs: Option<PathBuf>,
+    /// The host's nvme-cli.
+    #[arg(long, value_enum, default_value = "distro")]
+    nvme_cli: NvmeCli,
     /// Only the core subset.
     #[arg(long)]
     core: bool,
@@ -121,7 +132,11 @@ pub(crate) fn linux(args: &LinuxArgs) -> Result<bool> {
         bail!("the kernel's target has no provider of its own: --provider soft is for nvmfd");
     }
     let boot = args.machine.boot()?;
-    let built = Built { daemon: args.daemon.clone(), programs: args.programs.clone() };
+    let nvme_cli = match args.nvme_cli {
+        NvmeCli::Distro => None,
+        NvmeCli::Newest => Some(nvme_cli::newest()?),
+    };
+    let built = Built { daemon: args.daemon.clone(), programs: args.programs.clone(), nvme_cli };
     let report = run_cases(boot, target, provider, built, &args.cases, args.core)?;
     let (passed, failed, skipped) = report.counts();
     println!("{passed} passed, {failed} failed, {skipped} skipped");
@@ -135,6 +150,8 @@ pub(crate) struct Built {
     pub(crate) daemon: Option<PathBuf>,
     /// The folder of the test programs.
     pub(crate) programs: Option<PathBuf>,
+    /// The program that hosts run as `nvme`, instead of the system's.
+    pub(crate) nvme_cli: Option<PathBuf>,
 }
 
 /// Runs cases and prints a line for each.
@@ -157,6 +174,7 @@ pub(crate) fn run_cases(
         Some(folder) => needed.iter().map(|name| folder.join(name)).collect(),
         None => build::test_programs(&needed)?,
     };
+    options.programs.extend(built.nvme_cli);
     println!("{} against {} ({})", options.boot.label(), target.name(), provider.name());
     let began = Instant::now();
     let report = linux_host::run(&options, print_result)?;
