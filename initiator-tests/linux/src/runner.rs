@@ -73,6 +73,8 @@ pub struct CaseResult {
 pub struct Report {
     /// In the order they ended.
     pub results: Vec<CaseResult>,
+    /// Machines that died at their start, so that others were started: the last words of each.
+    pub stumbles: Vec<String>,
 }
 
 impl Report {
@@ -89,6 +91,9 @@ impl Report {
     }
 }
 
+/// Machines that may die before their first case begins, one after the other: emulated processors
+/// now and then stumble over a kernel that patches itself at its start.
+const BOOT_TRIES: usize = 3;
 /// How long a machine may take to come up. Emulated ones need about ten
 /// seconds on a processor of their own.
 const BOOT_LIMIT: Duration = Duration::from_secs(180);
@@ -116,8 +121,14 @@ pub fn run(options: &Options, mut each: impl FnMut(&CaseResult)) -> Result<Repor
     let mut report = Report::default();
     for (setup, cases) in groups {
         let mut rest = cases.as_slice();
+        let mut tries = BOOT_TRIES;
         while !rest.is_empty() {
-            let results = in_one_machine(options, &setup, rest, &mut each)?;
+            tries -= 1;
+            let (results, stumble) = in_one_machine(options, &setup, rest, tries > 0, &mut each)?;
+            match stumble {
+                Some(why) => report.stumbles.push(why),
+                None => tries = BOOT_TRIES,
+            }
             rest = &rest[results.len().min(rest.len())..];
             report.results.extend(results);
         }
@@ -157,14 +168,17 @@ fn plan(options: &Options) -> Result<BTreeMap<Setup, Vec<Case>>> {
     Ok(groups)
 }
 
-/// Runs as many of `cases` as one machine survives, at least one; the results
-/// are those of the first cases, in order.
+/// Runs as many of `cases` as one machine survives; the results are those of the
+/// first cases, in order. A machine that did not get as far as the first case gives
+/// none, and its last words, where `again` says that another may try; without, that
+/// case fails.
 fn in_one_machine(
     options: &Options,
     setup: &Setup,
     cases: &[Case],
+    again: bool,
     each: &mut impl FnMut(&CaseResult),
-) -> Result<Vec<CaseResult>> {
+) -> Result<(Vec<CaseResult>, Option<String>)> {
     let work = WorkFolder::new(options, setup)?;
     let plan: String =
         cases.iter().map(|case| format!("{} {}\n", case.name, bound(case, options))).collect();
@@ -216,15 +230,18 @@ fn in_one_machine(
         let console = String::from_utf8_lossy(&console);
         let last = console.lines().rev().find(|l| !l.trim().is_empty()).unwrap_or("");
         let why = format!("{why}; console: {last}");
+        if again && results.is_empty() && running.is_none() {
+            return Ok((results, Some(why)));
+        }
         let name = match running.or_else(|| cases.get(results.len())) {
             Some(case) => &case.name,
-            None => return Ok(results),
+            None => return Ok((results, None)),
         };
         let result = work.judge(options, setup, name, Verdict::Failed(why), 0.0);
         each(&result);
         results.push(result);
     }
-    Ok(results)
+    Ok((results, None))
 }
 
 /// Boots one machine with `script` as its only case and returns the folder

@@ -178,6 +178,9 @@ pub(crate) fn run_cases(
     println!("{} against {} ({})", options.boot.label(), target.name(), provider.name());
     let began = Instant::now();
     let report = linux_host::run(&options, print_result)?;
+    for why in &report.stumbles {
+        println!("  a machine did not come up, and another was started: {why}");
+    }
     println!("  {:.0} s", began.elapsed().as_secs_f64());
     Ok(report)
 }
