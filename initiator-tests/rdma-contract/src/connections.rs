@@ -178,6 +178,6 @@ pub(crate) fn many_connections_work_at_once<P: Provider>(b: &mut Bench<P>) {
 }
 
 /// Descriptors that this process has open.
-pub fn open_files() -> usize {
+fn open_files() -> usize {
     std::fs::read_dir("/proc/self/fd").expect("/proc is mounted").count()
 }

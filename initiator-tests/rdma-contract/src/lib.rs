@@ -13,7 +13,6 @@ mod data;
 mod failures;
 
 pub use bench::{Bench, Link, PATIENCE, Provider, Role, SHARED_RECV_DEPTH, Side, take};
-pub use connections::open_files;
 use libtest_mimic::Trial;
 
 /// A check.

@@ -74,7 +74,7 @@ fn main() -> ExitCode {
     }
     let provider = move || VerbsProvider { address, start: Instant::now() };
     if words.get(2).is_some_and(|word| word == "removal") {
-        removal::a_removed_device_comes_back(&mut Bench::new(provider()));
+        removal::a_removed_device_is_let_go(&mut Bench::new(provider()));
         return ExitCode::SUCCESS;
     }
     words.remove(1);
