@@ -126,10 +126,9 @@ impl Target {
             LogId::SMART => window.of(&self.smart(now, controller, get.nsid)?.to_bytes())?,
             LogId::FIRMWARE_SLOT => window.of(&firmware_slot().to_bytes())?,
             LogId::CHANGED_NAMESPACES => window.of(&controller.changed.page().to_bytes())?,
-            LogId::COMMAND_EFFECTS if get.csi != Csi::NVM => {
-                return Err(Fail::field(at::CDW14 + 3));
+            LogId::COMMAND_EFFECTS => {
+                window.of(&command_effects(controller.kind, get.csi).to_bytes())?
             }
-            LogId::COMMAND_EFFECTS => window.of(&command_effects(controller.kind).to_bytes())?,
             LogId::FEATURE_EFFECTS => window.of(&feature_effects(controller.kind).to_bytes())?,
             LogId::NVME_MI_EFFECTS => window.of(&[0; NVME_MI_LOG_SIZE])?,
             _ => self.discovery_log(controller, get.lsp & PORT_LOCAL != 0, window)?,
@@ -188,12 +187,14 @@ fn firmware_slot() -> FirmwareSlotLog {
     page
 }
 
-fn command_effects(kind: Kind) -> CommandEffectsLog {
+/// Of a command set that is not offered no I/O command is supported, and that is the answer: hosts
+/// ask for sets without knowing which there are.
+fn command_effects(kind: Kind, set: Csi) -> CommandEffectsLog {
     let mut page = CommandEffectsLog::default();
     for &opcode in ADMIN_COMMANDS {
         *page.admin_mut(opcode) = CommandEffects::SUPPORTED;
     }
-    let io = if kind == Kind::Io { IO_COMMANDS } else { &[] };
+    let io = if (kind, set) == (Kind::Io, Csi::NVM) { IO_COMMANDS } else { &[] };
     for &(opcode, changes) in io {
         let content = if changes { CommandEffects::BLOCK_CONTENT } else { CommandEffects::empty() };
         *page.io_mut(opcode) = CommandEffects::SUPPORTED | content;
