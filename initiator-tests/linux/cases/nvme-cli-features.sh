@@ -40,7 +40,7 @@ now() {
 set_to() {
     local id=$1 value=$2
     shift 2
-    ask "value|set-feature" set-feature "$C" -f "$id" -v "$value" "$@"
+    ask "value|set-feature" set-feature "$C" -f "$id" --value="$value" "$@"
     expect "$((value))" "$((16#$(now "$id")))" "feature $id"
 }
 set_to 0x01 0x04030207
@@ -53,10 +53,10 @@ events=$((16#$(now 0x0b)))
 (((events & 0x100) != 0)) || fail "the host did not ask for namespace events: $events"
 set_to 0x0b 0x11f
 set_to 0x0f 20000
-deny $INVALID_FIELD set-feature "$C" -f 0x02 -v 1
-deny $INVALID_FIELD set-feature "$C" -f 0x0b -v 0x200
-deny $NOT_SAVEABLE set-feature "$C" -f 0x01 -v 1 --save
-deny $INVALID_FIELD set-feature "$C" -f 0x03 -v 1
+deny $INVALID_FIELD set-feature "$C" -f 0x02 --value=1
+deny $INVALID_FIELD set-feature "$C" -f 0x0b --value=0x200
+deny $NOT_SAVEABLE set-feature "$C" -f 0x01 --value=1 --save
+deny $INVALID_FIELD set-feature "$C" -f 0x03 --value=1
 expect_match "hostid|^ *0000:.*5c a1 ab 1e" "$(nvme get-feature "$C" -f 0x81 -l 16 --cdw11=1)" "host identifier"
 
 # A reset brings the defaults back.

@@ -6,7 +6,7 @@ target_up loop:64
 host_connect --nr-io-queues 1
 C=/dev/$CTRL
 
-ask "LID 0x0" supported-log-pages "$C"
+ask "LID 0(x0)?[^0-9a-fx]" supported-log-pages "$C"
 for page in 0x1 0x2 0x3 0x4 0x5 0x12 0x13; do also "LID $page[^0-9a-f]"; done
 
 # 64 MiB read and 32 MiB written are 132 and 66 units of 512,000 bytes, rounded up.
