@@ -2,7 +2,8 @@
 //!
 //! `cargo run --release -p backing --example ring_bench -- [SECONDS [FILE…]]`
 //!
-//! Polls without sleeping. Prints operations and system calls per second and their ratio. Without
+//! With `iopoll:` in front of a FILE, an NVMe device, the ends of reads are looked for. Polls without
+//! sleeping. Prints operations and system calls per second and their ratio. Without
 //! a FILE it makes one in the current folder and removes it afterwards.
 #![allow(clippy::print_stdout)]
 
@@ -31,7 +32,11 @@ fn main() {
     run("null", &BackingSpec::null(SIZE));
     run("ram", &BackingSpec::ram(SIZE));
     for path in &files {
-        run(path, &BackingSpec::path(path).read_only());
+        let spec = match path.strip_prefix("iopoll:") {
+            Some(path) => BackingSpec::path(path).iopoll(),
+            None => BackingSpec::path(path),
+        };
+        run(path, &spec.read_only());
     }
     if files.is_empty() {
         let zeroes = vec![1; SIZE as usize];

@@ -39,6 +39,8 @@ pub(crate) struct FileStore {
     pub(crate) is_device: bool,
     /// Opened for direct I/O.
     pub(crate) direct: bool,
+    /// Whether the ends of reads and writes are looked for.
+    pub(crate) polled: bool,
     /// What buffer addresses must be a multiple of, in bytes: a power of two up to 4096.
     pub(crate) memory_align: u32,
     /// What a transfer may be continued at, in bytes.

@@ -147,6 +147,14 @@ pub enum OpenError {
         /// The path asked for.
         path: PathBuf,
     },
+    /// Its operations cannot be polled.
+    #[error("{what}: iopoll is not possible: {why}")]
+    Polling {
+        /// The path, or the kind of medium.
+        what: String,
+        /// What is missing.
+        why: &'static str,
+    },
     /// No memory for a RAM disk.
     #[error("RAM disk of {size} bytes: {source}")]
     Memory {

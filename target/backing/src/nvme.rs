@@ -29,6 +29,8 @@ pub(crate) struct NvmeStore {
     pub(crate) file: File,
     pub(crate) nsid: u32,
     pub(crate) limits: Limits,
+    /// Whether the ends of reads and writes are looked for.
+    pub(crate) polled: bool,
     /// The block device of the same namespace, opened exclusively, where there is one.
     _block: Option<File>,
     _claim: Claim,

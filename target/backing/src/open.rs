@@ -39,6 +39,10 @@ impl Backing {
     pub fn open(spec: &BackingSpec) -> Result<Arc<Backing>, OpenError> {
         match &spec.medium {
             Medium::Path { path, size, buffered } => open_path(spec, path, *size, *buffered),
+            _ if spec.iopoll => Err(OpenError::Polling {
+                what: "a disk in memory".to_owned(),
+                why: "it has no queues to look at",
+            }),
             Medium::Ram { size } => {
                 let geometry = memory_geometry(spec, "RAM disk", *size, true)?;
                 let store = RamStore::new(geometry.capacity)
@@ -121,6 +125,16 @@ fn open_path(
     } else {
         probe::file(&file, path, direct)?
     };
+    if spec.iopoll {
+        let unfit = |why| OpenError::Polling { what: path.display().to_string(), why };
+        if !is_device {
+            return Err(unfit("only devices have queues to look at, not files"));
+        }
+        if !direct {
+            return Err(unfit("it goes through the page cache: leave buffered out"));
+        }
+        may_poll(path, probe::device_name(meta.rdev()).as_deref())?;
+    }
     if facts.read_only && !spec.read_only {
         // The kernel may let a read-only device be opened for writing, to fail each write later.
         return Err(OpenError::MediumReadOnly { path: path.to_owned() });
@@ -140,6 +154,7 @@ fn open_path(
         file,
         is_device,
         direct,
+        polled: spec.iopoll,
         memory_align: facts.memory_align,
         progress_unit: block_size.max(facts.offset_align).max(facts.memory_align),
         _claim: claim,
@@ -324,6 +339,16 @@ fn extend(
         file.set_len(wanted).map_err(|source| OpenError::Extend { path, wanted, source })?;
     }
     Ok(())
+}
+
+/// Whether the ends of a block device's operations can be looked for.
+pub(crate) fn may_poll(path: &Path, device: Option<&str>) -> Result<(), OpenError> {
+    let told = device.and_then(|name| probe::queue_text(name, "io_poll"));
+    if told.is_some_and(|told| told.trim() == "1") {
+        return Ok(());
+    }
+    let why = "its driver has no queue for that: NVMe has with the kernel's parameter nvme.poll_queues=1 (see queue/io_poll of the device in sysfs)";
+    Err(OpenError::Polling { what: path.display().to_string(), why })
 }
 
 /// The block size asked for, if the medium can do it; else the smallest it can do.

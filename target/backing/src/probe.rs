@@ -127,6 +127,19 @@ fn system_error(path: &Path, doing: &'static str, source: io::Error) -> OpenErro
     OpenError::System { path: path.to_owned(), doing, source }
 }
 
+/// The name of a block device, for [`queue_text`]; of a partition its disk's.
+pub(crate) fn device_name(rdev: u64) -> Option<String> {
+    let (major, minor) = (rustix::fs::major(rdev), rustix::fs::minor(rdev));
+    let own = std::fs::canonicalize(format!("/sys/dev/block/{major}:{minor}")).ok()?;
+    let disk = if own.join("queue").exists() { own.as_path() } else { own.parent()? };
+    Some(disk.file_name()?.to_str()?.to_owned())
+}
+
+/// What sysfs says of a block device's request queue.
+pub(crate) fn queue_text(device: &str, key: &str) -> Option<String> {
+    std::fs::read_to_string(format!("/sys/class/block/{device}/queue/{key}")).ok()
+}
+
 /// A device's request queue as sysfs shows it; a partition's is its disk's.
 struct Queue(String);
 

@@ -20,12 +20,17 @@
 //! **Entries** have 128 bytes to submit and 32 to complete, as NVMe commands need them, so that one
 //! ring and one system call serve disks of every kind.
 //!
+//! **Polled disks** ([`crate::BackingSpec::iopoll`]) have their reads and writes in a second ring,
+//! made when the first of them is added, in which the kernel looks for ends when it is entered. While
+//! one is under way every poll enters it, and [`BlockIo::timeout`] says that there is no time to sleep.
+//!
 //! **Memory**: buffers lie in the core's region, which the ring keeps alive. Dropping a ring
 //! cancels and waits for what the kernel still holds, for a bounded time; if the disk is stuck,
 //! the region is leaked rather than unmapped under it. (The process can then run on, but the
 //! kernel lets it *end* only when the disk answers or errors: no user-space means avoids that.)
 
 mod commands;
+mod polled;
 mod setup;
 mod slot;
 mod steps;
@@ -37,6 +42,7 @@ pub use setup::{RingConfig, RingError, RingMode};
 use crate::backing::{Backing, Store};
 use crate::{BackingId, BlockIo, IoDone, IoError, IoOp, IoRequest};
 use io_uring::{IoUring, cqueue, opcode, squeue, types};
+use polled::Polled;
 use region::Region;
 use slot::{Slots, Step};
 use std::collections::VecDeque;
@@ -75,6 +81,8 @@ pub struct RingStats {
     pub kernel_ops: u64,
     /// NVMe commands sent to devices.
     pub commands: u64,
+    /// Submissions whose ends are looked for.
+    pub polled: u64,
     /// Transfers that came back short and were continued.
     pub continued: u64,
     /// Steps tried again after EINTR or EAGAIN.
@@ -94,6 +102,8 @@ struct Entry {
     /// Descriptor for submissions: an index into registered files if `fixed`, else a plain one.
     fd: types::Fd,
     fixed: bool,
+    /// Whether its reads and writes go to the second ring.
+    polled: bool,
 }
 
 /// The kernel's side: see the module's description.
@@ -120,6 +130,9 @@ struct Wake {
 pub struct Ring {
     // First, so that it is closed before the memory below goes away.
     uring: Uring,
+    /// For polled disks, once there is one.
+    polled: Option<Polled>,
+    config: RingConfig,
     region: Arc<Region>,
     mode: RingMode,
     wake: Wake,
@@ -247,6 +260,7 @@ impl Ring {
     fn stage(&mut self, index: u32) {
         let slot = self.slots.get(index);
         let entry = self.entry(slot.entry);
+        let polled = entry.polled && slot.step.is_polled(slot.request.op);
         let sources = Sources {
             region: &self.region,
             zeroes: &self.zeroes,
@@ -267,10 +281,36 @@ impl Ring {
         }
         // SAFETY: the memory named lies in the region, the zero pages or the ranges, which outlive what the
         // kernel holds (see drop), inside their bounds (checked when the address was made).
-        let pushed = unsafe { self.uring.submission().push(&submission) };
+        let pushed = unsafe {
+            match &mut self.polled {
+                Some(second) if polled => second.push(&submission),
+                _ => self.uring.submission().push(&submission),
+            }
+        };
         pushed.expect("the submission queue has an entry for every slot");
-        self.staged += 1;
+        if polled {
+            self.stats.polled += 1;
+        } else {
+            self.staged += 1;
+        }
         self.stats.kernel_ops += 1;
+    }
+
+    /// Submits what is staged for polled disks and looks for ends of theirs.
+    fn look(&mut self, now: Duration) {
+        let Some(second) = &mut self.polled else { return };
+        self.stats.enters += 1;
+        if !second.enter() {
+            self.retry_at = Some(now.saturating_add(RETRY_AFTER));
+        }
+        while let Some((data, result)) = self.polled.as_mut().and_then(Polled::next) {
+            self.on_completion(data as u32, result);
+        }
+    }
+
+    /// Whether something is under way on polled disks.
+    fn must_look(&self) -> bool {
+        self.polled.as_ref().is_some_and(Polled::is_busy)
     }
 
     /// Submits what is staged and lets the kernel run its waiting task work.
@@ -361,6 +401,13 @@ impl Ring {
             if left.is_zero() {
                 return false;
             }
+            if self.must_look() {
+                self.look(Duration::ZERO);
+                if self.must_look() {
+                    std::thread::sleep(Duration::from_micros(50));
+                }
+                continue;
+            }
             if self.staged > 0 {
                 self.enter(Duration::ZERO);
             }
@@ -397,8 +444,20 @@ impl BlockIo for Ring {
             Store::Ram(_) | Store::Null => -1,
         };
         let fixed = fd >= 0 && self.register_file(index, fd);
+        let polled = match &backing.store {
+            Store::File(store) => store.polled,
+            Store::Nvme(store) => store.polled,
+            Store::Ram(_) | Store::Null => false,
+        };
+        if polled && self.polled.is_none() {
+            self.polled = Polled::new(&self.config, &self.region);
+        }
+        let polled = match &mut self.polled {
+            Some(second) if polled => second.add(index, fd, fixed),
+            _ => false,
+        };
         let fd = types::Fd(if fixed { index as i32 } else { fd });
-        self.entries[index] = Some(Entry { backing, fd, fixed });
+        self.entries[index] = Some(Entry { backing, fd, fixed, polled });
         let at = id.0 as usize;
         if self.by_id.len() <= at {
             self.by_id.resize(at + 1, NO_ENTRY);
@@ -413,8 +472,12 @@ impl BlockIo for Ring {
             "backing {id:?} removed with operations on it"
         );
         self.by_id[id.0 as usize] = NO_ENTRY;
-        if self.entry(index).fixed {
+        let (fixed, polled) = (self.entry(index).fixed, self.entry(index).polled);
+        if fixed {
             self.unregister_file(index as usize);
+        }
+        if let Some(second) = self.polled.as_mut().filter(|_| polled && fixed) {
+            second.remove(index as usize);
         }
         self.entries[index as usize] = None;
     }
@@ -439,11 +502,17 @@ impl BlockIo for Ring {
         if self.staged > 0 {
             self.enter(now);
         }
+        if self.polled.as_ref().is_some_and(Polled::has_staged) {
+            self.look(now);
+        }
     }
 
     fn poll(&mut self, now: Duration, out: &mut Vec<IoDone>) -> usize {
         if self.slots.used() > 0 {
             self.reap();
+            if self.must_look() {
+                self.look(now);
+            }
             if self.kernel_asks() || self.retry_at.is_some_and(|at| at <= now) {
                 self.enter(now);
                 self.reap();
@@ -485,9 +554,13 @@ impl BlockIo for Ring {
         Some(self.wake.event.as_fd())
     }
 
-    /// At once while something done waits to be reported, or when the kernel is to be tried again.
+    /// At once while something done waits to be reported or has to be looked for, or when the kernel is to be tried again.
     fn timeout(&self) -> Option<Duration> {
-        if self.ready.is_empty() { self.retry_at } else { Some(Duration::ZERO) }
+        if self.ready.is_empty() && !self.must_look() {
+            self.retry_at
+        } else {
+            Some(Duration::ZERO)
+        }
     }
 }
 

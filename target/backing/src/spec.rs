@@ -72,6 +72,9 @@ pub struct BackingSpec {
     pub block_size: Option<BlockSize>,
     /// Refuse every operation that changes content. Several read-only users may share one file.
     pub read_only: bool,
+    /// Look for the ends of reads and writes instead of being told of them: NVMe devices with queues
+    /// for that only. The core does not sleep while any is under way.
+    pub iopoll: bool,
 }
 
 impl BackingSpec {
@@ -118,7 +121,14 @@ impl BackingSpec {
         self
     }
 
+    /// With its ends looked for.
+    #[must_use]
+    pub fn iopoll(mut self) -> BackingSpec {
+        self.iopoll = true;
+        self
+    }
+
     fn of(medium: Medium) -> BackingSpec {
-        BackingSpec { medium, block_size: None, read_only: false }
+        BackingSpec { medium, block_size: None, read_only: false, iopoll: false }
     }
 }

@@ -198,3 +198,18 @@ fn a_device_that_grows_is_seen_to() {
     must("losetup", &["-c", device.path.to_str().unwrap()]);
     assert_eq!(backing.refresh_capacity().unwrap(), 2 << 20);
 }
+
+#[test]
+fn polling_is_refused_where_there_is_nothing_to_look_at() {
+    let folder = disk_folder();
+    let file = BackingSpec::sized_file(folder.path().join("disk"), 1 << 20).iopoll();
+    assert!(refusal(&file).to_string().contains("not files"), "{}", refusal(&file));
+    let memory = BackingSpec::ram(1 << 20).iopoll();
+    assert!(refusal(&memory).to_string().contains("a disk in memory: iopoll"));
+    if !is_root() {
+        return;
+    }
+    let device = Loop::new(&folder.path().join("image"), 1 << 20, 512);
+    let error = refusal(&BackingSpec::path(&device.path).iopoll()).to_string();
+    assert!(error.contains("nvme.poll_queues=1"), "{error}");
+}

@@ -310,6 +310,9 @@ pub(crate) struct NamespaceFields {
     /// With --path: go through the page cache
     #[arg(long, requires = "path")]
     pub(crate) buffered: bool,
+    /// With --path: look for the ends of reads and writes (NVMe devices with queues for that)
+    #[arg(long, requires = "path")]
+    pub(crate) iopoll: bool,
     /// Refuse writes
     #[arg(long)]
     pub(crate) read_only: bool,

@@ -43,6 +43,8 @@ pub enum Pages {
     Normal,
     /// Reserved huge pages (2 MiB) where the machine has enough, else ordinary ones.
     PreferHuge,
+    /// Reserved huge pages (2 MiB) or none at all.
+    Huge,
 }
 
 /// Why a region could not be mapped.
@@ -55,6 +57,19 @@ pub enum MapError {
     Length {
         /// The length asked for, in bytes.
         len: usize,
+    },
+    /// There are not enough reserved huge pages.
+    #[error(
+        "{len} bytes of memory need {pages} huge pages of 2 MiB, and not as many are reserved and \
+         free: {source}; reserve them (sysctl -w vm.nr_hugepages=COUNT), or do without"
+    )]
+    NoHugePages {
+        /// The length asked for, in bytes.
+        len: usize,
+        /// Huge pages that it takes.
+        pages: usize,
+        /// The kernel's answer.
+        source: std::io::Error,
     },
     /// The kernel refused the mapping.
     #[error("cannot map {len} bytes of memory: {source}; lower the memory setting or free memory")]
@@ -89,10 +104,15 @@ impl Region {
         if len == 0 || len > MAX_REGION_LEN {
             return Err(MapError::Length { len });
         }
-        if pages == Pages::PreferHuge {
+        if pages != Pages::Normal {
             let rounded = len.next_multiple_of(HUGE_PAGE_SIZE);
-            if let Ok(base) = map_anonymous(rounded, MapFlags::PRIVATE | MapFlags::HUGETLB) {
-                return Ok(Region { base, len: rounded, huge: true });
+            match map_anonymous(rounded, MapFlags::PRIVATE | MapFlags::HUGETLB) {
+                Ok(base) => return Ok(Region { base, len: rounded, huge: true }),
+                Err(source) if pages == Pages::Huge => {
+                    let pages = rounded / HUGE_PAGE_SIZE;
+                    return Err(MapError::NoHugePages { len, pages, source });
+                }
+                Err(_) => {}
             }
         }
         let rounded = len.next_multiple_of(PAGE_SIZE);

@@ -24,6 +24,17 @@ fn falls_back_to_ordinary_pages() {
 }
 
 #[test]
+fn huge_pages_or_none_are_told_how_many_are_missing() {
+    // More than any machine that runs this has reserved.
+    match Region::map(1 << 32, Pages::Huge) {
+        Ok(region) => assert!(region.is_huge()),
+        Err(error) => {
+            assert!(error.to_string().contains("need 2048 huge pages of 2 MiB"), "{error}");
+        }
+    }
+}
+
+#[test]
 fn what_is_written_is_read_back() {
     let region = Region::map(4096, Pages::Normal).unwrap();
     region.write(Span::new(100, 50), b"capsule");

@@ -3,6 +3,7 @@
 use super::identify::{QueueLimits, Unfit, facts};
 use super::{NvmeStore, ioctl};
 use crate::open::{self, Claim};
+use crate::probe;
 use crate::{BackingSpec, Geometry, OpenError};
 use nvme_spec_types::identify::Csi;
 use std::fs::{File, OpenOptions};
@@ -45,6 +46,9 @@ pub(crate) fn open(spec: &BackingSpec, path: &Path) -> Result<(NvmeStore, Geomet
     }
     let nvm = ioctl::identify_controller_nvm(&file);
     let namespace = ioctl::identify_namespace(&file, nsid).map_err(identify)?;
+    if spec.iopoll {
+        open::may_poll(path, beside.as_deref())?;
+    }
     let queue = beside.as_deref().map_or_else(QueueLimits::default, queue_limits);
     let (geometry, limits) =
         facts(&controller, nvm.as_ref(), &namespace, queue).map_err(|unfit| match unfit {
@@ -52,7 +56,8 @@ pub(crate) fn open(spec: &BackingSpec, path: &Path) -> Result<(NvmeStore, Geomet
             Unfit::Blocks(needed) => OpenError::BlocksTooLarge { path: path.to_owned(), needed },
         })?;
     tracing::debug!(path = %path.display(), nsid, ?limits, "NVMe commands go to the device as they are");
-    Ok((NvmeStore { file, nsid, limits, _block: block, _claim: claim }, geometry))
+    let store = NvmeStore { file, nsid, limits, polled: spec.iopoll, _block: block, _claim: claim };
+    Ok((store, geometry))
 }
 
 /// The name of the block device of the same namespace: `nvme0n1` beside `ng0n1`.
@@ -81,10 +86,7 @@ fn claim(path: &Path, name: &str) -> Result<Option<File>, OpenError> {
 }
 
 fn queue_limits(name: &str) -> QueueLimits {
-    let number = |key: &str| {
-        let text = std::fs::read_to_string(format!("/sys/class/block/{name}/queue/{key}")).ok()?;
-        text.trim().parse::<u64>().ok()
-    };
+    let number = |key: &str| probe::queue_text(name, key)?.trim().parse::<u64>().ok();
     QueueLimits {
         bytes: number("max_hw_sectors_kb").unwrap_or(0) << 10,
         segments: number("max_segments").unwrap_or(0),

@@ -133,6 +133,8 @@ impl Ring {
         mode.fixed_files = register_files(&uring, config.backings);
         Ok(Ring {
             uring,
+            polled: None,
+            config,
             region,
             mode,
             wake,
@@ -270,7 +272,7 @@ fn wake(uring: &mut Uring) -> Result<Wake, RingError> {
 }
 
 /// Whether the region could be registered, in pieces of at most 1 GiB.
-fn register_buffers(uring: &Uring, region: &Region) -> bool {
+pub(super) fn register_buffers(uring: &Uring, region: &Region) -> bool {
     let pieces: Vec<libc::iovec> = (0..region.len())
         .step_by(FIXED_BUFFER_LEN)
         .map(|at| {
@@ -295,7 +297,7 @@ fn register_buffers(uring: &Uring, region: &Region) -> bool {
 }
 
 /// Whether a table of `n` descriptors could be registered, all empty.
-fn register_files(uring: &Uring, n: u32) -> bool {
+pub(super) fn register_files(uring: &Uring, n: u32) -> bool {
     match uring.submitter().register_files(&vec![-1; n as usize]) {
         Ok(()) => true,
         Err(error) => {

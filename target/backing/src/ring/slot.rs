@@ -1,6 +1,6 @@
 //! Operations in the kernel's hands: one slot each, all made at the start.
 
-use crate::IoRequest;
+use crate::{IoOp, IoRequest};
 use region::Span;
 
 /// What the kernel is doing for an operation.
@@ -16,6 +16,14 @@ pub(super) enum Step {
     WriteZeroes,
     /// An NVMe command for what is left of the range, or as much of it as one can do.
     Command,
+}
+
+impl Step {
+    /// Whether its end can be looked for on a disk of that kind: plain reads and writes.
+    pub(super) fn is_polled(self, op: IoOp) -> bool {
+        let moves = matches!(op, IoOp::Read | IoOp::Write { .. });
+        self == (Step::Transfer { dsync: false }) || (self == Step::Command && moves)
+    }
 }
 
 /// Ways to change what a range is made of.
@@ -57,7 +65,7 @@ impl Slots {
         let empty = Slot {
             request: IoRequest {
                 backing: crate::BackingId(0),
-                op: crate::IoOp::Flush,
+                op: IoOp::Flush,
                 offset: 0,
                 len: 0,
                 buffer: Span::new(0, 0),

@@ -222,3 +222,12 @@ fn a_buffer_across_two_registered_pieces_is_used_as_a_plain_one() {
     assert_eq!(mode.fixed_buffer(Span::new(gib, 4096)), Some(1));
     assert_eq!(mode.fixed_buffer(Span::new(gib - 4096, 8192)), None);
 }
+
+#[test]
+fn only_plain_reads_and_writes_are_looked_for() {
+    let plain = Step::Transfer { dsync: false };
+    assert!(plain.is_polled(IoOp::Read) && Step::Command.is_polled(IoOp::Write { fua: true }));
+    assert!(!Step::Transfer { dsync: true }.is_polled(IoOp::Write { fua: true }));
+    assert!(!Step::Sync.is_polled(IoOp::Flush) && !Step::Command.is_polled(IoOp::Flush));
+    assert!(!Step::Command.is_polled(IoOp::Deallocate));
+}

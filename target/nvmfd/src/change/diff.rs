@@ -185,7 +185,8 @@ fn kind(before: &Namespace, after: &Namespace) -> Kind {
     // The line says nothing about the disk.
     let Namespace { line: _, nsid: _, spec, uuid, nguid, eui64, inject } = after;
     let identity = (before.uuid, before.nguid, before.eui64) == (*uuid, *nguid, *eui64);
-    if !identity || before.spec.block_size != spec.block_size {
+    let manner = before.spec.iopoll == spec.iopoll;
+    if !identity || !manner || before.spec.block_size != spec.block_size {
         return Kind::Another;
     }
     if before.inject != *inject {

@@ -78,7 +78,7 @@ mod tests {
         let path = std::env::temp_dir().join("nvmfd-no-such-file");
         let note_for = |size| {
             let medium = Medium::Path { path: path.clone(), size: Some(size), buffered: false };
-            let spec = BackingSpec { medium, block_size: None, read_only: false };
+            let spec = BackingSpec { medium, block_size: None, read_only: false, iopoll: false };
             let (uuid, nguid, eui64) = ([1; 16], [0; 16], [0; 8]);
             let namespace = Namespace { line: 7, nsid: 1, spec, uuid, nguid, eui64, inject: None };
             note(Path::new("nvmfd.toml"), &namespace)

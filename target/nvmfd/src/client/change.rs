@@ -110,6 +110,7 @@ fn disk(given: &NamespaceFields) -> Fields {
     put(&mut fields, "block_size", given.block_size);
     put(&mut fields, "uuid", given.uuid.clone());
     put(&mut fields, "buffered", given.buffered.then_some(true));
+    put(&mut fields, "iopoll", given.iopoll.then_some(true));
     put(&mut fields, "read_only", given.read_only.then_some(true));
     fields
 }

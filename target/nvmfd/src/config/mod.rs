@@ -26,6 +26,7 @@ use backing::BackingSpec;
 use nvmf::target::{AllowedHosts, DiscoveryConfig, DuplicateHosts};
 use problem::Problem;
 use reactor::run::PollMode;
+use region::Pages;
 use serde::Deserialize;
 use std::io::Read;
 use std::net::SocketAddr;
@@ -142,7 +143,8 @@ pub(crate) struct Tuning {
     pub(crate) memory: usize,
     /// Bytes of the control thread.
     pub(crate) control_memory: usize,
-    pub(crate) hugepages: bool,
+    /// What the memory of the cores is made of.
+    pub(crate) hugepages: Pages,
     pub(crate) max_transfer: u32,
     pub(crate) in_capsule: u32,
     pub(crate) queue_depth: u16,

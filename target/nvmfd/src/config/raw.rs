@@ -71,6 +71,7 @@ pub(super) struct RawNamespace {
     pub(super) nsid: Option<Spanned<u32>>,
     pub(super) block_size: Option<u32>,
     pub(super) buffered: Option<Spanned<bool>>,
+    pub(super) iopoll: Option<Spanned<bool>>,
     #[serde(default)]
     pub(super) read_only: bool,
     pub(super) uuid: Option<Spanned<String>>,
@@ -164,7 +165,7 @@ pub(super) struct RawTuning {
     pub(super) spin_us: Option<Spanned<u64>>,
     pub(super) memory: Option<Spanned<RawSize>>,
     pub(super) control_memory: Option<Spanned<RawSize>>,
-    pub(super) hugepages: Option<bool>,
+    pub(super) hugepages: Option<RawHugePages>,
     pub(super) max_transfer: Option<Spanned<RawSize>>,
     pub(super) in_capsule: Option<Spanned<RawSize>>,
     pub(super) queue_depth: Option<u16>,
@@ -181,6 +182,14 @@ pub(super) enum RawPoll {
     Adaptive,
     Always,
     Interrupt,
+}
+
+#[derive(Debug, Clone, Copy, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(super) enum RawHugePages {
+    Auto,
+    Always,
+    Never,
 }
 
 /// A number of bytes, or a text like "256MiB".

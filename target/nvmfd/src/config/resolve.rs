@@ -1,13 +1,16 @@
 //! From the file's tables to a [`Config`]: defaults, ranges, and what must not be there twice.
 
 use super::problem::Problem;
-use super::raw::{RawConfig, RawFormat, RawNamespace, RawPoll, RawSize, RawSubsystem, RawTuning};
+use super::raw::{
+    RawConfig, RawFormat, RawHugePages, RawNamespace, RawPoll, RawSize, RawSubsystem, RawTuning,
+};
 use super::{Config, Inject, Listener, Log, Namespace, Subsystem, Tuning};
 use super::{fabrics, units};
 use backing::{BackingSpec, BlockSize, Medium};
 use nvme_spec_types::nqn::Nqn;
 use nvmf::target::AllowedHosts;
 use reactor::run::PollMode;
+use region::Pages;
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 use std::ops::Range;
@@ -314,7 +317,8 @@ fn namespace(
         delay: Duration::from_millis(inject.get_ref().delay_ms.into()),
         error_every: inject.get_ref().error_every,
     });
-    let spec = BackingSpec { medium, block_size, read_only: ns.read_only };
+    let iopoll = ns.iopoll.as_ref().is_some_and(|iopoll| *iopoll.get_ref());
+    let spec = BackingSpec { medium, block_size, read_only: ns.read_only, iopoll };
     Some(Namespace { line, nsid, spec, uuid, nguid, eui64, inject })
 }
 
@@ -340,6 +344,7 @@ fn medium(ns: &RawNamespace, at: Range<usize>, problems: &mut Problems) -> Optio
     };
     only_files("size", ns.size.as_ref().map(Spanned::span));
     only_files("buffered", ns.buffered.as_ref().map(Spanned::span));
+    only_files("iopoll", ns.iopoll.as_ref().map(Spanned::span));
     if let Some(path) = &ns.path {
         let size = match &ns.size {
             Some(size) => Some(bytes("namespace.size", size, least..=MAX_DISK, problems)?),
@@ -469,7 +474,11 @@ fn tuning(raw: &RawTuning, problems: &mut Problems) -> Tuning {
         poll: poll(raw, problems),
         memory: memory as usize,
         control_memory: control_memory as usize,
-        hugepages: raw.hugepages.unwrap_or(false),
+        hugepages: match raw.hugepages.unwrap_or(RawHugePages::Auto) {
+            RawHugePages::Auto => Pages::PreferHuge,
+            RawHugePages::Always => Pages::Huge,
+            RawHugePages::Never => Pages::Normal,
+        },
         max_transfer: max_transfer as u32,
         in_capsule: in_capsule as u32,
         queue_depth: raw.queue_depth.unwrap_or(128),

@@ -369,9 +369,9 @@ fn work_far_from_its_card_is_told_with_the_cpus_that_are_near() {
 fn huge_pages_are_counted_for_each_thread() {
     let mut facts = machine();
     // 32 for each of two cores, 8 for control.
-    let level = |facts: &Facts| worst(&checks::all(facts, &config("hugepages = true")));
+    let level = |facts: &Facts| worst(&checks::all(facts, &config("hugepages = \"always\"")));
     facts.memory.huge_free = 71;
-    assert_eq!(level(&facts), Level::Warning);
+    assert_eq!(level(&facts), Level::Fault);
     facts.memory.huge_free = 72;
     assert!(level(&facts) < Level::Warning);
 }

@@ -15,11 +15,11 @@ use reactor::control::{CONTROL_CORE, Control, ControlConfig};
 use reactor::core::{Core, CoreConfig};
 use reactor::mail::ToCore;
 use reactor::run::{Clock, CoreOptions, Meter, PollMode, mailbox, run_control, spawn_core};
-use region::{Pages, Region};
+use region::Region;
 use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::time::Duration;
-use tracing::{info, warn};
+use tracing::{debug, info, warn};
 
 /// Seed of what chance does in fault drills: a drill can be repeated.
 const DRILL_SEED: u64 = 1;
@@ -220,11 +220,9 @@ fn serve_with<P: Provider, M: MakeIo>(
 }
 
 fn map(tuning: &Tuning, bytes: usize) -> anyhow::Result<Arc<Region>> {
-    let pages = if tuning.hugepages { Pages::PreferHuge } else { Pages::Normal };
-    let region = Region::map(bytes, pages)?;
-    if tuning.hugepages && !region.is_huge() {
-        warn!("not enough reserved huge pages (vm.nr_hugepages): using ordinary ones");
-    }
+    let region = Region::map(bytes, tuning.hugepages)?;
+    let pages = if region.is_huge() { "huge" } else { "ordinary" };
+    debug!(bytes = region.len(), pages, "memory of a core");
     Ok(Arc::new(region))
 }
 

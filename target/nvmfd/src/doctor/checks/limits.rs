@@ -4,6 +4,7 @@ use crate::config::{Config, in_words};
 use crate::doctor::facts::{Facts, Process};
 use crate::doctor::finding::{Finding, Level};
 use backing::Medium;
+use region::Pages;
 
 /// Beside disks and sockets: rings, mailboxes and events of a thread, and the control socket's
 /// connections.
@@ -96,7 +97,8 @@ fn memory(facts: &Facts, config: &Config) -> Option<Finding> {
 
 fn huge_pages(facts: &Facts, config: &Config) -> Option<Finding> {
     const ABOUT: &str = "hugepages";
-    if !config.tuning.hugepages {
+    let wanted = config.tuning.hugepages;
+    if wanted == Pages::Normal || (wanted == Pages::PreferHuge && facts.memory.huge_free == 0) {
         return None;
     }
     let size = facts.memory.huge_size.max(1 << 20);
@@ -105,18 +107,20 @@ fn huge_pages(facts: &Facts, config: &Config) -> Option<Finding> {
     let of = |bytes: usize| (bytes as u64).div_ceil(size);
     let needed = of(tuning.memory) * u64::from(tuning.data_cores) + of(tuning.control_memory);
     let free = facts.memory.huge_free;
-    Some(if free >= needed {
-        Finding::ok(ABOUT, format!("{free} huge pages are free, and {needed} are needed"))
+    if free >= needed {
+        let words = format!("{free} huge pages are free, and {needed} are needed");
+        return Some(Finding::ok(ABOUT, words));
+    }
+    let short = format!("{free} huge pages are free, and {needed} would be needed");
+    let finding = if wanted == Pages::Huge {
+        Finding::fault(ABOUT, format!("{short}: the daemon does not start without them"))
     } else {
-        Finding::warning(
+        Finding::note(
             ABOUT,
-            format!(
-                "{free} huge pages are free, and tuning.hugepages needs {needed}: threads for which \
-                 there are too few use ordinary ones"
-            ),
+            format!("{short}: threads for which there are too few use ordinary ones"),
         )
-        .mend(format!("kernel-setup/hugepages.sh {needed} # until a reboot only: sysctl -w vm.nr_hugepages={needed}"))
-    })
+    };
+    Some(finding.mend(format!("kernel-setup/hugepages.sh {needed} # until a reboot only: sysctl -w vm.nr_hugepages={needed}")))
 }
 
 fn files(facts: &Facts, config: &Config) -> Finding {
