@@ -2,6 +2,7 @@
 
 mod ask;
 mod copy;
+mod features;
 mod judge;
 mod news;
 mod offer;
@@ -13,6 +14,7 @@ use crate::checker::{Checker, Ending};
 use crate::net::{SimCm, SimDevice};
 use crate::pattern::Content;
 use crate::rng::Rng;
+use features::{Feature, Features};
 use initiator::{Goodbye, Host, HostEvent, HostState, Lost, SHUT_DOWN};
 use news::News;
 use nvme_spec_types::{Completion, StatusCode};
@@ -90,6 +92,14 @@ impl Shared {
         self.moment
     }
 
+    /// The disks, by the checker's numbers, that were offered all the time since then: what is asked
+    /// of all namespaces is done to those.
+    fn there_since(&self, issued: Moment) -> Vec<usize> {
+        let there = |(_, offers): &(_, &Offers)| offers.since(issued).all(|offer| offer.present);
+        let all = self.volumes.iter().zip(&self.offers).filter(there);
+        all.map(|(volume, _)| volume.disk).collect()
+    }
+
     fn token(&mut self) -> u64 {
         self.next_token += 1;
         self.next_token
@@ -107,9 +117,12 @@ enum Kind {
         expected: Vec<Content>,
         second: u64,
     },
-    /// The Write of a fused pair: how its Compare has ended.
+    /// The Write of a fused pair.
     Second {
+        /// Whether its Compare has found them equal, once that has ended.
         compared: Option<bool>,
+        /// What it takes away when it succeeds, block by block.
+        takes: Vec<Content>,
     },
     Verify,
     /// From these sources.
@@ -124,6 +137,7 @@ enum Kind {
     /// Of the command with this token.
     Abort(u64),
     Admin,
+    Feature(Feature),
     /// Enables the copy formats that need it.
     EnableFormats,
     /// Reads which namespaces changed.
@@ -141,7 +155,8 @@ impl Kind {
 
     /// Whether it goes to the admin queue.
     fn is_admin(&self) -> bool {
-        matches!(self, Kind::Abort(_) | Kind::Admin | Kind::EnableFormats | Kind::Changed)
+        let set_up = matches!(self, Kind::Feature(_) | Kind::EnableFormats);
+        set_up || matches!(self, Kind::Abort(_) | Kind::Admin | Kind::Changed)
     }
 
     /// Whether it changes blocks, and so needs a namespace that may be written.
@@ -217,8 +232,9 @@ pub struct Guest {
     pub last_loss: String,
     /// What is still to be read at the end: volume and block.
     sweep: Option<(usize, u64)>,
-    /// The flush that a shutdown under way is, to the checker.
-    shutdown: Option<u64>,
+    /// The flush that a shutdown under way is, to the checker, and when it was asked for.
+    shutdown: Option<(u64, Moment)>,
+    features: Features,
     /// Whether its controller takes sources in other namespaces: it was asked to, and said yes.
     formats_enabled: bool,
 }
@@ -246,6 +262,7 @@ impl Guest {
             last_loss: String::new(),
             sweep: None,
             shutdown: None,
+            features: Features::default(),
             formats_enabled: false,
         }
     }
@@ -337,7 +354,7 @@ impl Guest {
             if goodbye == Goodbye::Shutdown {
                 let token = shared.token();
                 shared.checker.begin(token);
-                self.shutdown = Some(token);
+                self.shutdown = Some((token, shared.tick()));
             }
             self.host.leave(now, goodbye);
             return true;
@@ -392,19 +409,20 @@ impl Guest {
                 self.check_admission(shared);
                 self.check_namespaces(shared);
                 self.live_since = shared.tick();
+                self.features = Features::default();
                 self.formats_enabled = false;
                 self.news.begin(self.trying_since, self.live_since);
             }
             HostEvent::Down(reason) => {
                 self.check_loss(&reason, shared);
                 self.news.end();
-                // A shutdown that is complete has made everything durable.
+                // A shutdown that is complete has made everything durable that is there.
                 match self.shutdown.take() {
-                    Some(token) if reason == SHUT_DOWN => {
-                        let disks: Vec<usize> = shared.volumes.iter().map(|v| v.disk).collect();
+                    Some((token, issued)) if reason == SHUT_DOWN => {
+                        let disks = shared.there_since(issued);
                         shared.checker.flushed(token, &disks);
                     }
-                    Some(token) => shared.checker.end(token),
+                    Some((token, _)) => shared.checker.end(token),
                     None => {}
                 }
                 self.last_loss = reason;

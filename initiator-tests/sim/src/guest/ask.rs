@@ -167,7 +167,8 @@ impl Guest {
         };
         match kind {
             Kind::Write => {
-                shared.checker.write(token, vol.disk, &[(lba, blocks)], token, fua, false);
+                let durable = fua || self.features.write_through;
+                shared.checker.write(token, vol.disk, &[(lba, blocks)], token, durable, false);
             }
             Kind::Read | Kind::Compare(_) => shared.checker.begin(token),
             _ => {}
@@ -222,7 +223,8 @@ impl Guest {
             (command, data, apart)
         };
         let maybe = matches!(kind, Kind::Deallocate);
-        shared.checker.write(token, vol.disk, &ranges, 0, fua && !maybe, maybe);
+        let durable = (fua || self.features.write_through) && !maybe;
+        shared.checker.write(token, vol.disk, &ranges, 0, durable, maybe);
         let first = ranges[0].0;
         let end = ranges.iter().map(|(first, count)| first + count).max().unwrap_or(first);
         self.submit(shared, token, command, data, kind, volume, first, end - first, spans)
@@ -306,6 +308,9 @@ impl Guest {
     }
 
     fn admin(&mut self, shared: &mut Shared) -> bool {
+        if self.rng.chance(3_000) {
+            return self.feature(shared);
+        }
         let (command, len) = match self.rng.below(6) {
             0 => (commands::identify(0x01, 0), 4096),
             1 => (commands::get_log_page(0x02, u32::MAX, 0, 512, true), 512),

@@ -93,7 +93,8 @@ impl Guest {
             count: source.blocks,
         };
         let runs: Vec<Run> = sources.iter().map(run).collect();
-        shared.checker.copy(token, vol.disk, lba, &runs, fua);
+        let durable = fua || self.features.write_through;
+        shared.checker.copy(token, vol.disk, lba, &runs, durable);
         let blocks = blocks - left;
         self.submit(shared, token, command, data, Kind::Copy(sources), volume, lba, blocks, spans)
     }
