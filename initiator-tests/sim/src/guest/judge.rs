@@ -1,6 +1,6 @@
 //! Whether what a guest was told can be true.
 
-use super::{Ban, Guest, Kind, Offer, Offers, Op, PASSING_NSID, Shared};
+use super::{Ban, Guest, Kind, Offer, Op, PASSING_NSID, Shared};
 use crate::checker::Ending;
 use crate::pattern::Content;
 use initiator::NamespaceInfo;
@@ -135,9 +135,9 @@ impl Guest {
             }
             Kind::First { expected, .. } => {
                 let verdict = Guest::check_comparison(token, op, expected, code, shared);
-                let taken = self.check_first(token, op, completion, shared);
+                self.note_first(token, op, completion, shared);
                 shared.checker.end(token);
-                verdict.and(taken)?;
+                verdict?;
                 if code == StatusCode::COMPARE_FAILURE {
                     return Ok(());
                 }
@@ -148,7 +148,7 @@ impl Guest {
                     return Ok(());
                 }
             }
-            Kind::Second { compared } => {
+            Kind::Second { compared, takes } => {
                 let ending = match code {
                     StatusCode::SUCCESS => Ending::Success,
                     StatusCode::ABORTED_FAILED_FUSED => Ending::Refused,
@@ -157,16 +157,16 @@ impl Guest {
                 };
                 shared.checker.write_ended(token, ending);
                 Guest::check_second(*compared, code)?;
+                if good {
+                    Guest::check_taken(op, takes, shared)?;
+                }
                 if code == StatusCode::ABORTED_FAILED_FUSED {
                     return Ok(());
                 }
             }
             Kind::Flush if good => shared.checker.flushed(token, &[disk]),
             Kind::FlushAll if good => {
-                // Of those that were there all the time.
-                let there = |(_, offers): &(_, &Offers)| offers.since(op.issued).all(|o| o.present);
-                let all = shared.volumes.iter().zip(&shared.offers).filter(there);
-                let disks: Vec<usize> = all.map(|(volume, _)| volume.disk).collect();
+                let disks = shared.there_since(op.issued);
                 shared.checker.flushed(token, &disks);
             }
             Kind::Read if good => {
@@ -195,6 +195,9 @@ impl Guest {
                 // A namespace may have changed half way.
                 let ending = if good { Ending::Success } else { Ending::Failure };
                 shared.checker.write_ended(token, ending);
+            }
+            &Kind::Feature(feature) => {
+                return self.check_feature(token, op, feature, code, shared);
             }
             Kind::EnableFormats => {
                 self.formats_enabled |= good;

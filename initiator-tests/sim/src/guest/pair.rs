@@ -40,8 +40,10 @@ impl Guest {
         self.put_blocks(&old, size, expected.clone());
         self.put_blocks(&new, size, lbas.map(|lba| Content::new(second, vol.disk, lba)));
         shared.checker.begin(first);
-        shared.checker.write(second, vol.disk, &[(lba, blocks)], second, false, false);
-        let kinds = [Kind::First { expected, second }, Kind::Second { compared: None }];
+        let durable = self.features.write_through;
+        shared.checker.write(second, vol.disk, &[(lba, blocks)], second, durable, false);
+        let (compared, takes) = (None, Vec::new());
+        let kinds = [Kind::First { expected, second }, Kind::Second { compared, takes }];
         let halves = commands::compare_and_write(vol.nsid, lba, blocks as u32);
         let invalidate = self.config.invalidate;
         let mut sent = true;
@@ -79,27 +81,36 @@ impl Guest {
     }
 
     /// The first half has ended: notes it for the second.
-    pub(super) fn check_first(
+    pub(super) fn note_first(
         &mut self,
         token: u64,
         op: &Op,
         completion: &Completion,
         shared: &mut Shared,
-    ) -> Result<(), String> {
-        let Kind::First { expected, second } = &op.kind else { return Ok(()) };
+    ) {
+        let Kind::First { expected, second } = &op.kind else { return };
         let equal = completion.status.code.is_success();
-        if let Some(op) = self.ops.get_mut(second) {
-            op.kind = Kind::Second { compared: Some(equal) };
-        }
-        if !equal {
-            return Ok(());
-        }
         let disk = shared.volumes[op.volume].disk;
-        if !shared.checker.stayed_since(token, disk) {
-            return Ok(());
+        let sure = equal && shared.checker.stayed_since(token, disk);
+        if let Some(op) = self.ops.get_mut(second) {
+            let takes = if sure { expected.clone() } else { Vec::new() };
+            op.kind = Kind::Second { compared: Some(equal), takes };
         }
-        for (lba, &content) in (op.lba..).zip(expected) {
-            shared.checker.compared(token, *second, disk, lba, content);
+        if sure {
+            for (lba, &content) in (op.lba..).zip(expected) {
+                shared.checker.compared(token, *second, disk, lba, content);
+            }
+        }
+    }
+
+    /// The second half has replaced this content: was it still there to be replaced?
+    pub(super) fn check_taken(
+        op: &Op,
+        takes: &[Content],
+        shared: &mut Shared,
+    ) -> Result<(), String> {
+        let disk = shared.volumes[op.volume].disk;
+        for (lba, &content) in (op.lba..).zip(takes) {
             let most = 1 + shared.checker.copies_to(disk, lba);
             let times = shared.taken.entry((disk, lba, content)).or_default();
             *times += 1;
