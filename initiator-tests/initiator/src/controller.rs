@@ -119,6 +119,8 @@ pub enum Step {
     Live,
     /// An asynchronous event came: dword 0 of its completion.
     Event(u32),
+    /// It is reset: its I/O queues end. [`Controller::enable_again`] is due when they are gone.
+    Disabled,
     /// The controller was left in this way: end the connections.
     Left(Goodbye),
     /// It cannot be used: end the connections.
@@ -153,6 +155,12 @@ enum Phase {
         goodbye: Goodbye,
         look_again: Option<Duration>,
     },
+    /// Awaits that the controller is not ready.
+    Resetting {
+        look_again: Option<Duration>,
+    },
+    /// Reset, and not enabled yet.
+    Disabled,
 }
 
 /// See the [module](self).
@@ -242,6 +250,28 @@ impl Controller {
         out.push(set_cc(cc));
     }
 
+    /// Resets the controller in place: [`Step::Disabled`] comes when it is not ready any more.
+    pub fn reset(&mut self, out: &mut Vec<Step>) {
+        if self.is_live() {
+            self.phase = Phase::Resetting { look_again: None };
+            self.keep_alive_at = None;
+            out.push(set_cc(self.enabled().with_en(false)));
+        }
+    }
+
+    /// Whether it is reset and waits for [`enable_again`](Self::enable_again).
+    pub fn is_disabled(&self) -> bool {
+        self.phase == Phase::Disabled
+    }
+
+    /// Puts the controller to use again after its reset, from the same connection.
+    pub fn enable_again(&mut self, out: &mut Vec<Step>) {
+        self.io_queues = 0;
+        self.namespaces.clear();
+        self.expect(Purpose::Configure);
+        out.push(set_cc(self.enabled()));
+    }
+
     /// The connection of queue `qid` is up.
     pub fn on_link_up(&mut self, qid: u16, out: &mut Vec<Step>) {
         let (entries, cntlid) = match (&self.phase, qid) {
@@ -287,7 +317,10 @@ impl Controller {
             Purpose::AsyncEvent if !good => return,
             Purpose::AsyncEvent => {
                 out.push(Step::Event(completion.dw0));
-                return out.push(async_event());
+                if self.is_live() {
+                    out.push(async_event());
+                }
+                return;
             }
             Purpose::KeepAlive if good => return,
             _ if !good => {
@@ -335,6 +368,14 @@ impl Controller {
                     return out.push(Step::Left(goodbye));
                 }
                 self.phase = Phase::Leaving { goodbye, look_again: Some(now + READY_POLL) };
+            }
+            (Phase::Resetting { .. }, Purpose::Configure) => out.push(get_csts()),
+            (Phase::Resetting { .. }, Purpose::Status) if Csts(completion.dw0).rdy() => {
+                self.phase = Phase::Resetting { look_again: Some(now + READY_POLL) };
+            }
+            (Phase::Resetting { .. }, Purpose::Status) => {
+                self.phase = Phase::Disabled;
+                out.push(Step::Disabled);
             }
             (Phase::Await(Purpose::Identify), Purpose::Identify) => self.on_identified(data, out),
             (Phase::Await(Purpose::QueueCount), Purpose::QueueCount) => {
@@ -444,7 +485,9 @@ impl Controller {
     /// Time has passed.
     pub fn on_time(&mut self, now: Duration, out: &mut Vec<Step>) {
         match &mut self.phase {
-            Phase::AwaitReady { look_again } | Phase::Leaving { look_again, .. }
+            Phase::AwaitReady { look_again }
+            | Phase::Leaving { look_again, .. }
+            | Phase::Resetting { look_again }
                 if look_again.is_some_and(|at| at <= now) =>
             {
                 *look_again = None;
@@ -470,7 +513,9 @@ impl Controller {
     /// When [`on_time`](Self::on_time) is due.
     pub fn timeout(&self) -> Option<Duration> {
         match self.phase {
-            Phase::AwaitReady { look_again } | Phase::Leaving { look_again, .. } => look_again,
+            Phase::AwaitReady { look_again }
+            | Phase::Leaving { look_again, .. }
+            | Phase::Resetting { look_again } => look_again,
             Phase::Live => self.keep_alive_at,
             _ => None,
         }

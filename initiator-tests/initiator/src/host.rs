@@ -53,6 +53,8 @@ pub enum HostState {
     Live,
     /// Leaving the controller in good order; torn down at this time.
     Leaving(Now),
+    /// Resetting the controller in place; given up at this time.
+    Resetting(Now),
     /// The connections are being taken down.
     TearingDown,
 }
@@ -73,7 +75,7 @@ pub enum HostEvent {
     },
     /// An asynchronous event: dword 0 of its completion.
     Async(u32),
-    /// The controller is lost or was left; requests end as lost.
+    /// The controller is lost, or was left or reset; requests end as lost.
     Down(String),
     /// Nothing of the connections is left.
     Off,
@@ -121,6 +123,9 @@ pub struct Host<C: Connector, D: HostDevice<Endpoint = C::Endpoint>> {
 /// What [`HostEvent::Down`] says when the controller told that its shutdown is complete: what was
 /// written is durable.
 pub const SHUT_DOWN: &str = "shut down";
+
+/// What [`HostEvent::Down`] says when the host resets its controller and stays.
+pub const RESET: &str = "reset";
 
 /// Completions taken from the device at a time.
 const POLL_BATCH: usize = 64;
@@ -217,9 +222,21 @@ impl<C: Connector, D: HostDevice<Endpoint = C::Endpoint>> Host<C, D> {
                 self.controller.leave(goodbye, &mut self.steps);
                 self.carry_out(now);
             }
-            HostState::Connecting(_) => self.tear_down(now, "given up"),
+            HostState::Connecting(_) | HostState::Resetting(_) => self.tear_down(now, "given up"),
             HostState::Off(_) => self.state = HostState::Off(None),
             HostState::Leaving(_) | HostState::TearingDown => {}
+        }
+    }
+
+    /// Resets the controller in place, by CC.EN on the admin queue that stays connected: the I/O
+    /// queues end and come back. [`HostEvent::Down`] comes at once and [`HostEvent::Live`] later, or
+    /// [`HostEvent::Down`] once more when the controller is lost meanwhile.
+    pub fn reset(&mut self, now: Now) {
+        if self.state == HostState::Live {
+            self.state = HostState::Resetting(now + self.config.attempt_timeout);
+            self.events.push_back(HostEvent::Down(RESET.to_owned()));
+            self.controller.reset(&mut self.steps);
+            self.carry_out(now);
         }
     }
 
@@ -349,7 +366,9 @@ impl<C: Connector, D: HostDevice<Endpoint = C::Endpoint>> Host<C, D> {
     pub fn timeout(&self) -> Option<Now> {
         let own = match self.state {
             HostState::Off(at) => at,
-            HostState::Connecting(at) | HostState::Leaving(at) => Some(at),
+            HostState::Connecting(at) | HostState::Leaving(at) | HostState::Resetting(at) => {
+                Some(at)
+            }
             HostState::Live | HostState::TearingDown => None,
         };
         [own, self.controller.timeout(), self.cm.timeout(), self.device.timeout()]
@@ -478,7 +497,9 @@ impl<C: Connector, D: HostDevice<Endpoint = C::Endpoint>> Host<C, D> {
                 self.tear_down(now, &reason);
             }
             CmEvent::Disconnected { conn, reason } => {
-                if let Some(qid) = self.qid_of_conn(conn) {
+                if let Some(qid) = self.qid_of_conn(conn)
+                    && !self.loses_queue(now, qid)
+                {
                     self.tear_down(now, &format!("queue {qid} disconnected: {reason}"));
                 }
             }
@@ -497,7 +518,7 @@ impl<C: Connector, D: HostDevice<Endpoint = C::Endpoint>> Host<C, D> {
             self.arena.free(span);
         }
         if !wc.is_ok() {
-            if link.state != LinkState::Draining {
+            if link.state != LinkState::Draining && !self.loses_queue(now, qid) {
                 self.tear_down(now, &format!("queue {qid}: {work:?} failed: {:?}", wc.status));
             }
             return;
@@ -572,6 +593,10 @@ impl<C: Connector, D: HostDevice<Endpoint = C::Endpoint>> Host<C, D> {
                 self.tear_down(now, "leaving took too long");
                 return true;
             }
+            HostState::Resetting(at) if at <= now => {
+                self.tear_down(now, "resetting took too long");
+                return true;
+            }
             _ => {}
         }
         self.controller.on_time(now, &mut self.steps);
@@ -603,6 +628,11 @@ impl<C: Connector, D: HostDevice<Endpoint = C::Endpoint>> Host<C, D> {
                     self.events.push_back(HostEvent::Live);
                 }
                 Step::Event(dw0) => self.events.push_back(HostEvent::Async(dw0)),
+                Step::Disabled => {
+                    for qid in 1..self.links.len() {
+                        self.drain(now, qid);
+                    }
+                }
                 Step::Left(Goodbye::Shutdown) => self.tear_down(now, SHUT_DOWN),
                 Step::Left(_) => self.tear_down(now, "left"),
                 Step::Fail(reason) => self.tear_down(now, &reason),
@@ -701,17 +731,34 @@ impl<C: Connector, D: HostDevice<Endpoint = C::Endpoint>> Host<C, D> {
         }
         self.state = HostState::TearingDown;
         self.controller.stop();
-        for link in self.links.iter_mut().flatten() {
-            self.cm.disconnect(now, link.conn);
-            self.device.fail(link.qp);
-            link.state = LinkState::Draining;
+        for qid in 0..self.links.len() {
+            self.drain(now, qid);
         }
         self.events.push_back(HostEvent::Down(reason.to_owned()));
     }
 
-    /// Takes drained connections away; when none is left the host is off.
+    /// An I/O queue ends because its controller is being reset; returns whether that is why.
+    fn loses_queue(&mut self, now: Now, qid: usize) -> bool {
+        let reset = matches!(self.state, HostState::Resetting(_)) && qid > 0;
+        if reset {
+            self.drain(now, qid);
+        }
+        reset
+    }
+
+    /// Begins to take the connection of a queue down, if it has one.
+    fn drain(&mut self, now: Now, qid: usize) {
+        if let Some(link) = self.links[qid].as_mut().filter(|l| l.state != LinkState::Draining) {
+            self.cm.disconnect(now, link.conn);
+            self.device.fail(link.qp);
+            link.state = LinkState::Draining;
+        }
+    }
+
+    /// Takes drained connections away; when none is left the host is off, or goes on with the
+    /// controller that it reset.
     fn reap(&mut self, now: Now) -> bool {
-        if self.state != HostState::TearingDown {
+        if !matches!(self.state, HostState::TearingDown | HostState::Resetting(_)) {
             return false;
         }
         let mut worked = false;
@@ -738,7 +785,14 @@ impl<C: Connector, D: HostDevice<Endpoint = C::Endpoint>> Host<C, D> {
             self.cm.destroy(link.conn, endpoint);
             self.arena.free(link.into_memory());
         }
-        if self.links.iter().all(Option::is_none) {
+        if let HostState::Resetting(until) = self.state {
+            if self.controller.is_disabled() && self.links.iter().skip(1).all(Option::is_none) {
+                self.state = HostState::Connecting(until);
+                self.controller.enable_again(&mut self.steps);
+                self.carry_out(now);
+                worked = true;
+            }
+        } else if self.links.iter().all(Option::is_none) {
             self.links.clear();
             self.events.push_back(HostEvent::Off);
             let delay = self.config.reconnect_delay.filter(|_| self.wanted);

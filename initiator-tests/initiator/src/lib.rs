@@ -27,7 +27,7 @@ mod request;
 pub use arena::Arena;
 pub use bare::{Bare, BareEvent, BareQueue};
 pub use controller::Goodbye;
-pub use host::{Host, HostConfig, HostEvent, HostState, HostStats, SHUT_DOWN};
+pub use host::{Host, HostConfig, HostEvent, HostState, HostStats, RESET, SHUT_DOWN};
 pub use identify::{ControllerInfo, NamespaceInfo};
 pub use queue::{Finished, HostQueue, Pace, QueueShape, Violation};
 pub use request::{Lost, Payload, Request, SubmitError};

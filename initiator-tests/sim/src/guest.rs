@@ -15,7 +15,7 @@ use crate::net::{SimCm, SimDevice};
 use crate::pattern::Content;
 use crate::rng::Rng;
 use features::{Feature, Features};
-use initiator::{Goodbye, Host, HostEvent, HostState, Lost, SHUT_DOWN};
+use initiator::{Goodbye, Host, HostEvent, HostState, Lost, RESET, SHUT_DOWN};
 use news::News;
 use nvme_spec_types::{Completion, StatusCode};
 use rdma::Now;
@@ -203,6 +203,8 @@ pub struct GuestConfig {
     pub leave: u32,
     /// See `leave`.
     pub silence: u32,
+    /// The same of a reset of the controller, after which it goes on.
+    pub reset: u32,
     /// Whether keys are to be invalidated by the target.
     pub invalidate: bool,
     /// Silence after which its controller must be lost, if it asked for a keep alive timer.
@@ -294,6 +296,7 @@ impl Guest {
     pub fn calm(&mut self) {
         self.config.leave = 0;
         self.config.silence = 0;
+        self.config.reset = 0;
         self.silent_until = None;
     }
 
@@ -316,7 +319,10 @@ impl Guest {
             let limit = self.config.silence_limit;
             too_long = limit.is_some_and(|limit| now - since > limit);
         }
-        if !matches!(self.host.state(), HostState::Connecting(_) | HostState::Live) {
+        let trying = |state| {
+            matches!(state, HostState::Connecting(_) | HostState::Resetting(_) | HostState::Live)
+        };
+        if !trying(self.host.state()) {
             self.trying_since = shared.tick();
         }
         let mut worked = self.host.turn(now);
@@ -357,6 +363,11 @@ impl Guest {
                 self.shutdown = Some((token, shared.tick()));
             }
             self.host.leave(now, goodbye);
+            return true;
+        }
+        if self.rng.chance(self.config.reset) {
+            self.trying_since = shared.tick();
+            self.host.reset(now);
             return true;
         }
         if self.rng.chance(self.config.silence) {
@@ -414,7 +425,9 @@ impl Guest {
                 self.news.begin(self.trying_since, self.live_since);
             }
             HostEvent::Down(reason) => {
-                self.check_loss(&reason, shared);
+                if reason != RESET {
+                    self.check_loss(&reason, shared);
+                }
                 self.news.end();
                 // A shutdown that is complete has made everything durable that is there.
                 match self.shutdown.take() {

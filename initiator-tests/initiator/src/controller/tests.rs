@@ -126,6 +126,8 @@ fn keep_alive_goes_out_twice_per_timeout() {
 fn an_async_event_is_reported_and_its_request_posted_again() {
     let mut c = controller(1);
     let mut out = Vec::new();
+    c.start(&mut out);
+    play(&mut c, std::mem::take(&mut out));
     c.on_done(T0, Purpose::AsyncEvent, &ok(0x0400_0002), &[], &mut out);
     assert_eq!(out[0], Step::Event(0x0400_0002));
     assert!(matches!(out[1], Step::Send { purpose: Purpose::AsyncEvent, .. }));
@@ -143,6 +145,30 @@ fn another_controller_behind_an_io_queue_is_refused() {
     let mut out = Vec::new();
     c.on_done(T0, Purpose::Connect(1), &ok(6), &[], &mut out);
     assert!(matches!(&out[..], [Step::Fail(_)]));
+}
+
+#[test]
+fn a_reset_goes_through_not_ready_to_the_same_queues() {
+    let mut c = controller(2);
+    let mut steps = Vec::new();
+    c.start(&mut steps);
+    assert_eq!(play(&mut c, steps).0, [(0, 32), (1, 64), (2, 64)]);
+    let mut steps = Vec::new();
+    c.reset(&mut steps);
+    assert!(matches!(steps[..], [Step::Send { purpose: Purpose::Configure, .. }]));
+    let mut steps = Vec::new();
+    c.on_done(T0, Purpose::Configure, &ok(0), &[], &mut steps);
+    let still_ready = 1;
+    c.on_done(T0, Purpose::Status, &ok(still_ready), &[], &mut steps);
+    assert!(!c.is_disabled() && c.timeout().is_some());
+    steps.clear();
+    c.on_done(T0, Purpose::Status, &ok(0), &[], &mut steps);
+    assert_eq!(steps, [Step::Disabled]);
+    assert!(c.is_disabled());
+    let mut steps = Vec::new();
+    c.enable_again(&mut steps);
+    assert_eq!(play(&mut c, steps).0, [(1, 64), (2, 64)], "the admin queue stays");
+    assert!(c.is_live() && c.io_queues() == 2);
 }
 
 #[test]

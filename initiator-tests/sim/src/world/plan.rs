@@ -181,6 +181,7 @@ impl Plan {
                 max_blocks: *rng.pick(&[8, 64, 512]),
                 leave: if restless { 30 } else { 0 },
                 silence: if restless { 10 } else { 0 },
+                reset: if rng.chance(4_000) { 25 } else { 0 },
                 invalidate: rng.chance(7_000),
                 silence_limit: (kato_ms != 0).then_some(silence),
             },
