@@ -6,7 +6,8 @@ use super::{App, Body};
 use crate::metrics;
 use crate::operator::Refusal;
 use crate::status::{Connection, Listener, Namespace};
-use hyper::{Method, Response, StatusCode};
+use hyper::header::ACCEPT;
+use hyper::{Method, Request, Response, StatusCode};
 use serde::Serialize;
 
 /// The page. It asks for its numbers itself and needs nothing from elsewhere.
@@ -23,24 +24,27 @@ struct Numbers {
 }
 
 /// Answers a request at the metrics address.
-pub(super) async fn respond(app: &App, method: &Method, path: &str) -> Response<Body> {
-    if *method != Method::GET {
+pub(super) async fn respond<B>(app: &App, request: &Request<B>) -> Response<Body> {
+    if *request.method() != Method::GET {
         return failure(StatusCode::METHOD_NOT_ALLOWED, "this address is for reading only");
     }
-    let answer = match path {
+    let answer = match request.uri().path() {
         "/" => Ok(text("text/html; charset=utf-8", PAGE)),
-        "/metrics" => scrape(app).await,
+        "/metrics" => {
+            let accept = request.headers().get(ACCEPT).and_then(|accept| accept.to_str().ok());
+            scrape(app, accept.unwrap_or_default()).await
+        }
         "/numbers.json" => numbers(app).await,
         _ => return failure(StatusCode::NOT_FOUND, "there are only /, /metrics and /numbers.json"),
     };
     answer.unwrap_or_else(|refusal| failure(StatusCode::SERVICE_UNAVAILABLE, &refusal.to_string()))
 }
 
-async fn scrape(app: &App) -> Result<Response<Body>, Refusal> {
+async fn scrape(app: &App, accept: &str) -> Result<Response<Body>, Refusal> {
     let picture = app.operator.look().await?;
     let cores = app.operator.read_meters();
-    Ok(match metrics::text(picture, cores) {
-        Ok(lines) => text(metrics::MEDIA_TYPE, lines),
+    Ok(match metrics::acceptable(accept, picture, cores) {
+        Ok((kind, lines)) => text(kind, lines),
         Err(error) => failure(StatusCode::INTERNAL_SERVER_ERROR, &error.to_string()),
     })
 }

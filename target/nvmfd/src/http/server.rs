@@ -67,7 +67,7 @@ pub(crate) async fn serve_metrics(app: Arc<App>, listener: TcpListener) {
                 let app = app.clone();
                 tokio::spawn(converse(stream, slot, move |request| {
                     let app = app.clone();
-                    async move { pages::respond(&app, request.method(), request.uri().path()).await }
+                    async move { pages::respond(&app, &request).await }
                 }));
             }
             Err(error) => {

@@ -3,6 +3,7 @@
 
 mod book;
 mod common;
+mod monitoring;
 mod operate;
 mod pages;
 mod peer;

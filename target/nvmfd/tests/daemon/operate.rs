@@ -250,53 +250,6 @@ fn a_host_at_work_does_not_notice_fifty_reloads() {
 }
 
 #[test]
-fn monitoring_sees_what_a_host_does() {
-    let address = crate::common::own_address().replace("4420", "9420");
-    let metrics = format!("[metrics]\naddress = \"{address}\"\n");
-    let daemon = Daemon::start(&(metrics + &subsystem(A, &ram("1MiB"))));
-    let get = |path: &str| {
-        let mut stream = std::net::TcpStream::connect(&address).unwrap();
-        write!(stream, "GET {path} HTTP/1.1\r\nhost: a\r\n\r\n").unwrap();
-        let mut answer = String::new();
-        stream.read_to_string(&mut answer).unwrap();
-        answer
-    };
-    let mut host = crate::common::host::connect(&daemon.address, A);
-    for n in 0..10 {
-        host.fill_blocks(n, 8, 1);
-        host.read_blocks(n, 8);
-    }
-    // A core shows its counts when it goes to sleep.
-    std::thread::sleep(Duration::from_millis(200));
-    let text = get("/metrics");
-    assert!(text.contains("content-type: application/openmetrics-text"), "{text}");
-    let value = |name: &str| {
-        let line = text.lines().find(|line| line.starts_with(name));
-        let line = line.unwrap_or_else(|| panic!("no {name} in\n{text}"));
-        line.rsplit(' ').next().unwrap().parse::<f64>().unwrap()
-    };
-    let namespace = format!("{{subsystem=\"{A}\",nsid=\"1\"");
-    assert_eq!(
-        value(&format!("nvmfd_namespace_commands_total{namespace},direction=\"read\"}}")),
-        10.0
-    );
-    let written = format!("nvmfd_namespace_data_bytes_total{namespace},direction=\"write\"}}");
-    assert_eq!(value(&written), 40960.0);
-    assert!(value("nvmfd_command_latency_seconds_count{core=\"1\"}") >= 20.0);
-    assert!(value(&format!("nvmfd_disk_latency_seconds_count{namespace}}}")) >= 20.0);
-    assert!(value("nvmfd_core_packets_sent_total{core=\"1\"}") >= 20.0);
-    assert_eq!(value("nvmfd_connection_events_total{event=\"connected\"}"), 2.0);
-    let numbers = get("/numbers.json");
-    let numbers: serde_json::Value =
-        serde_json::from_str(numbers.split("\r\n\r\n").nth(1).unwrap()).unwrap();
-    assert_eq!(numbers["connections"][0]["io_commands"], 21, "the Connect too");
-    let page = get("/");
-    assert!(page.contains("text/html") && page.contains("numbers.json"));
-    assert!(!page.contains("//cdn") && !page.contains("src=\"http"), "no outside resources");
-    assert!(get("/frob").starts_with("HTTP/1.1 404"));
-}
-
-#[test]
 fn a_change_is_made_whole_though_its_caller_hangs_up() {
     let daemon = Daemon::start(&subsystem(A, &ram("1MiB")));
     let body = format!(
