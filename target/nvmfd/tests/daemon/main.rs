@@ -5,6 +5,7 @@ mod book;
 mod common;
 mod monitoring;
 mod operate;
+mod page;
 mod pages;
 mod peer;
 mod refusals;
