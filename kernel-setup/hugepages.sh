@@ -1,6 +1,6 @@
 #!/bin/bash
 # hugepages.sh [--check | --undo] [--root DIR] [COUNT]: reserves COUNT huge pages, now and at each
-# boot, for tuning.hugepages = true. "nvmfd doctor" says how many a configuration needs.
+# boot, for tuning.hugepages. "nvmfd doctor" says how many a configuration needs.
 #
 #   hugepages.sh COUNT           reserve them; does nothing twice
 #   hugepages.sh --check COUNT   say what is there and what is missing; status 1 if anything is

@@ -47,7 +47,7 @@ const ANY: u64 = u32::MAX as u64;
 const MOST: u64 = i64::MAX as u64;
 
 /// Every key, by the names that messages use.
-pub(super) const KEYS: [(&str, Kind); 68] = [
+pub(super) const KEYS: [(&str, Kind); 69] = [
     ("listener", Tables("[[listener]]")),
     ("listener.address", Text("\"10.8.0.1:4420\"")),
     ("listener.provider", Word(&["auto", "verbs", "soft"])),
@@ -67,6 +67,7 @@ pub(super) const KEYS: [(&str, Kind); 68] = [
     ("namespace.nsid", Whole(1, ANY - 1)),
     ("namespace.block_size", OneOf(&[512, 4096])),
     ("namespace.buffered", Flag),
+    ("namespace.iopoll", Flag),
     ("namespace.read_only", Flag),
     ("namespace.uuid", Text("\"6f1b2d0c-93f4-4a55-8d0e-5a7cf0de4421\"")),
     ("namespace.nguid", Text("\"00112233445566778899aabbccddeeff\"")),
@@ -101,7 +102,7 @@ pub(super) const KEYS: [(&str, Kind); 68] = [
     ("tuning.spin_us", Whole(0, 1_000_000)),
     ("tuning.memory", Size),
     ("tuning.control_memory", Size),
-    ("tuning.hugepages", Flag),
+    ("tuning.hugepages", Word(&["auto", "always", "never"])),
     ("tuning.max_transfer", Size),
     ("tuning.in_capsule", Size),
     ("tuning.queue_depth", Whole(16, 4096)),

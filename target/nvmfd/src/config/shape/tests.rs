@@ -90,7 +90,7 @@ fn a_table_is_no_list_of_its_values() {
 
 #[test]
 fn a_long_value_is_not_repeated_whole() {
-    let text = file("tuning.hugepages", &format!("\"{}\"", "x".repeat(999)));
+    let text = file("tuning.shared_receive_queue", &format!("\"{}\"", "x".repeat(999)));
     assert!(said(&text).lines().next().unwrap().len() < 120, "{}", said(&text));
 }
 
