@@ -10,6 +10,7 @@ mod cost;
 mod deb;
 mod demo;
 mod deny;
+mod fixed;
 mod linux;
 mod local;
 mod native;
@@ -52,6 +53,8 @@ enum Command {
     Bench(BenchCommand),
     /// Make the Debian package; with --check try it out in a fresh Debian 12.
     Deb(deb::DebArgs),
+    /// Build nvmfd without any library, for whatever Linux there is.
+    Static,
     /// Check licenses, sources and known faults of what we depend on.
     Deny,
     /// Say what the programs are made of, as CycloneDX.
@@ -96,6 +99,7 @@ fn run(command: Command) -> Result<bool> {
         Command::Bench(BenchCommand::Local(args)) => local::run(&args),
         Command::Bench(BenchCommand::Cost(args)) => cost::run(&args),
         Command::Deb(args) => deb::run(&args),
+        Command::Static => fixed::run(),
         Command::Deny => deny::run(),
         Command::Sbom(args) => sbom::run(&args),
         Command::Setup => setup::run().map(|()| true),

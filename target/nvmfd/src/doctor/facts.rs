@@ -10,6 +10,8 @@ use std::path::PathBuf;
 /// Everything that the checks look at.
 #[derive(Debug)]
 pub(crate) struct Facts {
+    /// Where the scripts of kernel-setup are: as the package puts them, or as in the repository.
+    pub(crate) scripts: &'static str,
     pub(crate) kernel: Kernel,
     pub(crate) process: Process,
     pub(crate) memory: Memory,

@@ -25,6 +25,7 @@ fn config(rest: &str) -> Config {
 fn machine() -> Facts {
     let address: SocketAddr = ADDRESS.parse().unwrap();
     Facts {
+        scripts: "kernel-setup",
         kernel: Kernel {
             release: "6.12.0-amd64".into(),
             io_uring_disabled: Some(0),

@@ -65,12 +65,28 @@ host verify --nsid 2 --size 16MiB
 systemctl reload nvmfd
 nvmfd list namespaces
 
-step "a daemon that hangs is started again"
+step "a daemon with a data core that hangs is started again"
 mkdir -p /run/systemd/system/nvmfd.service.d
 printf '[Service]\nWatchdogSec=2\n' >/run/systemd/system/nvmfd.service.d/quick.conf
 systemctl daemon-reload
 systemctl restart nvmfd
-kill -STOP "$(systemctl show -p MainPID --value nvmfd)"
+sleep 5
+test "$(systemctl show -p NRestarts --value nvmfd)" = 0
+pid=$(systemctl show -p MainPID --value nvmfd)
+for task in /proc/"$pid"/task/*; do
+    if [ "$(cat "$task/comm")" = core-1 ]; then core=${task##*/}; fi
+done
+# This thread alone stands still while somebody holds it; the others go on.
+test "$(uname -m)" = x86_64
+perl -e 'syscall(101, 16, $ARGV[0] + 0, 0, 0) == 0 or die "cannot hold it: $!"; sleep 60' "$core" &
+holder=$!
+for _ in $(seq 100); do
+    if journalctl -u nvmfd --no-pager | grep -q 'Watchdog timeout'; then break; fi
+    sleep 0.2
+done
+journalctl -u nvmfd --no-pager | grep -o 'a data core hangs.*'
+# A thread that is held cannot end, and its process with it.
+kill $holder
 for _ in $(seq 100); do
     restarts=$(systemctl show -p NRestarts --value nvmfd)
     test "$restarts" = 0 || break

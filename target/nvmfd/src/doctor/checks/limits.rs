@@ -31,8 +31,10 @@ fn regions(config: &Config) -> u64 {
 
 fn locked(facts: &Facts, config: &Config) -> Finding {
     const ABOUT: &str = "memlock";
-    const MEND: &str = "ulimit -l unlimited # for a service: kernel-setup/memlock.sh, which sets \
-        LimitMEMLOCK=infinity";
+    let mend = format!(
+        "ulimit -l unlimited # for a service: {}/memlock.sh, which sets LimitMEMLOCK=infinity",
+        facts.scripts
+    );
     let Process { memlock, may_lock, .. } = facts.process;
     // The ring pins the buffers, and a card's driver pins them again.
     let verbs = facts.by_verbs().next().is_some();
@@ -58,7 +60,7 @@ fn locked(facts: &Facts, config: &Config) -> Finding {
                  (ENOMEM)"
             ),
         )
-        .mend(MEND)
+        .mend(mend)
     } else {
         Finding::warning(
             ABOUT,
@@ -67,7 +69,7 @@ fn locked(facts: &Facts, config: &Config) -> Finding {
                  with each command, which costs processor time"
             ),
         )
-        .mend(MEND)
+        .mend(mend)
     }
 }
 
@@ -120,7 +122,10 @@ fn huge_pages(facts: &Facts, config: &Config) -> Option<Finding> {
             format!("{short}: threads for which there are too few use ordinary ones"),
         )
     };
-    Some(finding.mend(format!("kernel-setup/hugepages.sh {needed} # until a reboot only: sysctl -w vm.nr_hugepages={needed}")))
+    let scripts = facts.scripts;
+    Some(finding.mend(format!(
+        "{scripts}/hugepages.sh {needed} # until a reboot only: sysctl -w vm.nr_hugepages={needed}"
+    )))
 }
 
 fn files(facts: &Facts, config: &Config) -> Finding {

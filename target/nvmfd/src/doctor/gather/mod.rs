@@ -30,10 +30,14 @@ const CAP_NET_ADMIN: u32 = 12;
 const CAP_IPC_LOCK: u32 = 14;
 
 /// Looks at this machine, for the configuration that stands at `path`.
+/// Where the package puts the scripts that prepare a kernel.
+const INSTALLED: &str = "/usr/lib/nvmfd/kernel-setup";
+
 pub(super) fn facts(path: &Path, config: &Config) -> Facts {
     let tree = Tree::new("/");
     let release = tree.text("proc/sys/kernel/osrelease").unwrap_or_default();
     Facts {
+        scripts: if Path::new(INSTALLED).exists() { INSTALLED } else { "kernel-setup" },
         modules: modules(&tree, &release),
         kernel: Kernel {
             io_uring_disabled: tree.number("proc/sys/kernel/io_uring_disabled"),
