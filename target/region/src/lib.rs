@@ -177,6 +177,18 @@ impl Region {
         unsafe { std::ptr::copy_nonoverlapping(from.as_ptr(), out.as_mut_ptr(), out.len()) }
     }
 
+    /// The bytes of `span`, which must have the array's length.
+    ///
+    /// # Panics
+    /// If the span reaches past the region or the lengths differ.
+    #[inline]
+    pub fn read_array<const N: usize>(&self, span: Span) -> [u8; N] {
+        assert!(span.len() as usize == N, "copy out: lengths differ");
+        // SAFETY: the range is valid for `N` bytes (checked by addr) and an array of bytes has no
+        // alignment; nobody holds a reference into the mapping.
+        unsafe { self.addr(span).cast::<[u8; N]>().read() }
+    }
+
     /// Copies `bytes` to the start of `span`, which must be at least as long.
     ///
     /// # Panics
@@ -236,12 +248,16 @@ impl Region {
 
     #[inline]
     fn check(&self, span: Span) {
-        assert!(
-            span.end() <= self.len as u64,
-            "span {span:?} outside a region of {} bytes",
-            self.len
-        );
+        if span.end() > self.len as u64 {
+            outside(span, self.len);
+        }
     }
+}
+
+/// The words of a panic, out of the way of those who copy.
+#[cold]
+fn outside(span: Span, len: usize) -> ! {
+    panic!("span {span:?} outside a region of {len} bytes");
 }
 
 impl Drop for Region {
