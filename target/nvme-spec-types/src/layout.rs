@@ -47,7 +47,7 @@ impl<T: Field, const N: usize> Field for [T; N] {
 }
 
 /// Reads a `T` at byte `at` of `bytes`, which the caller knows to be there.
-#[inline]
+#[inline(always)] // a move or two, once its length is known
 pub(crate) fn get<T: Field>(bytes: &[u8], at: usize) -> T {
     T::get(&bytes[at..at + T::SIZE])
 }

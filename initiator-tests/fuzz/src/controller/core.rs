@@ -7,7 +7,7 @@ use super::op::Op;
 use super::sent::MAX_TRANSFER;
 use super::world::World;
 use nvme_spec_types::{Fuse, IoOpcode};
-use nvmf::queue::{Action, Io, IoKind, Queue, RecvToken};
+use nvmf::queue::{Action, Io, IoKind, Queue, Receive, RecvToken};
 use nvmf::{BackingRef, ExecStatus, QueueKey, Slot};
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -97,6 +97,20 @@ fn slot_of(action: &Action) -> Option<Slot> {
         | Action::Fill(slot)
         | Action::Respond { slot, .. } => Some(slot),
         Action::ReleaseRecv(_) | Action::Aborted { .. } | Action::Close(_) => None,
+    }
+}
+
+/// Has a queue take in a message; that its receive is free is told as an action, before all others.
+pub(super) fn take_in(
+    queue: &mut Queue,
+    capsule: &[u8; 64],
+    received: u32,
+    token: RecvToken,
+    out: &mut Vec<Action>,
+) {
+    let at = out.len();
+    if queue.on_capsule(capsule, received, token, out) == Receive::Free {
+        out.insert(at, Action::ReleaseRecv(token));
     }
 }
 

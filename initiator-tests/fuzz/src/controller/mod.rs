@@ -32,6 +32,7 @@ mod world;
 
 pub use op::OP_LEN;
 
+use self::core::take_in;
 use ask_admin::{Around, ENABLE, Who};
 use ask_io::Known;
 use conn::Conn;
@@ -139,7 +140,7 @@ impl World {
         conn.take(token, sent);
         self.reached.depth(0, conn.sent.len());
         self.tell_queue(op, key, |queue, out| {
-            queue.on_capsule(&bytes, received, RecvToken(token), out);
+            take_in(queue, &bytes, received, RecvToken(token), out);
         });
     }
 
@@ -250,7 +251,7 @@ impl World {
             conn.take(token, Sent::new(command, Vec::new(), Vec::new()));
             let received = op.below(64) as u32;
             self.tell_queue(op, key, |queue, out| {
-                queue.on_capsule(&[0; 64], received, RecvToken(token), out);
+                take_in(queue, &[0; 64], received, RecvToken(token), out);
             });
         }
     }

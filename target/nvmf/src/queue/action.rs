@@ -10,6 +10,17 @@ use nvme_spec_types::status::Status;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct RecvToken(pub u32);
 
+/// What becomes of the receive of a capsule that was just taken in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[must_use]
+pub enum Receive {
+    /// It is free: post it again, before anything that was asked for. Most are, so that it need not
+    /// be an action of its own.
+    Free,
+    /// An action says when it is free ([`Action::ReleaseRecv`]).
+    Held,
+}
+
 /// Most data descriptors in one command (MSDBD).
 pub const MAX_SEGMENTS: usize = 16;
 

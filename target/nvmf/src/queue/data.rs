@@ -19,6 +19,7 @@ pub(super) enum Need {
 
 /// Checks the entry's SGL and notes where its data is. With a descriptor list in the capsule the
 /// answer is [`DataAt::List`], and [`read_list`] comes next.
+#[inline(always)]
 pub(super) fn locate(entry: &mut Entry, need: Need, in_capsule: u32) -> Result<(), Status> {
     let available = entry.capsule_data().min(in_capsule);
     match entry.command.sgl1() {

@@ -207,10 +207,26 @@ impl Queue {
 
     /// One operation of a slot has ended.
     pub fn on_io_done(&mut self, slot: Slot, status: ExecStatus, out: &mut Vec<Action>) {
-        let State::AwaitIo { left, failed, step } = self.entry(slot).state else {
-            self.unexpected("the end of an operation", self.entry(slot).state);
+        let entry = self.entry(slot);
+        let State::AwaitIo { left, failed, step } = entry.state else {
+            self.unexpected("the end of an operation", entry.state);
             return;
         };
+        if entry.plain && status == ExecStatus::Ok && step == Step::Main && !self.closing {
+            self.plain_done(slot, out);
+        } else {
+            self.one_done(slot, (left, failed, step), status, out);
+        }
+    }
+
+    /// [`Queue::on_io_done`] where the operation may not be the only one, or has failed.
+    fn one_done(
+        &mut self,
+        slot: Slot,
+        (left, failed, step): (u32, Option<Status>, Step),
+        status: ExecStatus,
+        out: &mut Vec<Action>,
+    ) {
         let failed = failed.or(match status {
             ExecStatus::Ok => None,
             ExecStatus::Failed(status) => Some(status),
@@ -424,8 +440,7 @@ impl Queue {
 
     pub(super) fn namespace(&self, nsid: u32) -> Result<&NamespaceView, Status> {
         let none = StatusCode::INVALID_NAMESPACE_OR_FORMAT;
-        let view = self.view().ok_or(none.with_dnr())?;
-        view.namespace(nsid).map(|found| &**found).ok_or_else(|| view.absent(nsid).with_dnr())
+        find(self.view().ok_or(none.with_dnr())?, nsid)
     }
 
     /// The bytes that the slot's command, one with a range of blocks, names. They are checked when
@@ -440,7 +455,8 @@ impl Queue {
     /// Checks the range of blocks of the slot's command, and notes it.
     fn check_blocks(&mut self, slot: Slot) -> Result<Extent, Status> {
         let entry = self.entry(slot);
-        let (extent, offer) = (self.look_up(&entry.command)?, self.offer);
+        let view = self.view().ok_or(StatusCode::INVALID_NAMESPACE_OR_FORMAT.with_dnr())?;
+        let (extent, offer) = (look_up(view, self.max_transfer(), &entry.command)?, self.offer);
         let measured = entry.checked_against != 0 && moves_data(entry.command.io_opcode());
         if measured && extent.len != entry.extent.len {
             return Err(StatusCode::INVALID_NAMESPACE_OR_FORMAT.with_dnr());
@@ -448,27 +464,6 @@ impl Queue {
         let entry = self.entry_mut(slot);
         (entry.extent, entry.checked_against) = (extent, offer);
         Ok(extent)
-    }
-
-    /// Checks the range of blocks that a command names.
-    fn look_up(&self, command: &Command) -> Result<Extent, Status> {
-        let (namespace, most) = (self.namespace(command.nsid())?, self.max_transfer());
-        let opcode = command.io_opcode();
-        if matches!(opcode, IoOpcode::WRITE | IoOpcode::WRITE_ZEROES) {
-            writable(namespace)?;
-        }
-        let blocks = BlockCommand::from_command(command);
-        let len = u64::from(blocks.nlb.count()) << namespace.lba_shift;
-        let all = opcode == IoOpcode::WRITE_ZEROES && blocks.flags.bits() & NAMESPACE_ZEROES != 0;
-        if moves_data(opcode) && len > u64::from(most) || all {
-            return Err(StatusCode::INVALID_FIELD.with_dnr());
-        }
-        match blocks.end() {
-            Some(end) if end <= namespace.block_count => {}
-            _ => return Err(StatusCode::LBA_OUT_OF_RANGE.with_dnr()),
-        }
-        let offset = blocks.slba << namespace.lba_shift;
-        Ok(Extent { backing: namespace.backing, offset, len, flags: blocks.flags })
     }
 
     pub(super) fn max_transfer(&self) -> u32 {
@@ -483,12 +478,47 @@ impl Queue {
 
     /// Counts on the command's namespace, while it is there.
     pub(super) fn count(&self, slot: Slot, count: impl FnOnce(&IoCounters)) {
-        if let Ok(namespace) = self.namespace(self.entry(slot).command.nsid())
-            && let Some(counters) = namespace.counters.get(self.config.core)
-        {
+        if let Some(counters) = self.counters(self.entry(slot).command.nsid()) {
             count(counters);
         }
     }
+
+    /// This core's counters of a namespace, while it is there.
+    #[inline]
+    pub(super) fn counters(&self, nsid: u32) -> Option<&IoCounters> {
+        self.view()?.namespace(nsid)?.counters.get(self.config.core)
+    }
+}
+
+/// Checks the range of blocks that a command names, where transfers have at most `most` bytes.
+#[inline(always)] // most of it is gone where the opcode is known
+pub(super) fn look_up(
+    view: &SubsystemView,
+    most: u32,
+    command: &Command,
+) -> Result<Extent, Status> {
+    let (namespace, opcode) = (find(view, command.nsid())?, command.io_opcode());
+    if matches!(opcode, IoOpcode::WRITE | IoOpcode::WRITE_ZEROES) {
+        writable(namespace)?;
+    }
+    let blocks = BlockCommand::from_command(command);
+    let len = u64::from(blocks.nlb.count()) << namespace.lba_shift;
+    let all = opcode == IoOpcode::WRITE_ZEROES && blocks.flags.bits() & NAMESPACE_ZEROES != 0;
+    if moves_data(opcode) && len > u64::from(most) || all {
+        return Err(StatusCode::INVALID_FIELD.with_dnr());
+    }
+    match blocks.end() {
+        Some(end) if end <= namespace.block_count => {}
+        _ => return Err(StatusCode::LBA_OUT_OF_RANGE.with_dnr()),
+    }
+    let offset = blocks.slba << namespace.lba_shift;
+    Ok(Extent { backing: namespace.backing, offset, len, flags: blocks.flags })
+}
+
+/// A namespace of a view.
+#[inline]
+fn find(view: &SubsystemView, nsid: u32) -> Result<&NamespaceView, Status> {
+    view.namespace(nsid).map(|found| &**found).ok_or_else(|| view.absent(nsid).with_dnr())
 }
 
 /// Whether a command with a range of blocks moves data between host and controller: its transfer

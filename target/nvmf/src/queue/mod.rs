@@ -40,6 +40,7 @@ mod copy;
 mod data;
 mod fused;
 mod io;
+mod plain;
 mod report;
 mod slot;
 #[cfg(test)]
@@ -47,7 +48,9 @@ mod tests;
 mod turn;
 mod verify;
 
-pub use action::{Action, CloseReason, Io, IoKind, MAX_SEGMENTS, Place, RecvToken, RemoteSegment};
+pub use action::{
+    Action, CloseReason, Io, IoKind, MAX_SEGMENTS, Place, Receive, RecvToken, RemoteSegment,
+};
 pub use copy::{COPY_FORMATS, MAX_COPY_BLOCKS, MAX_COPY_RANGE_BLOCKS, MAX_COPY_RANGES};
 pub use fused::fused_limit;
 
@@ -103,9 +106,20 @@ enum Link {
 /// A capsule for which no slot was free.
 #[derive(Debug, Clone, Copy)]
 struct Held {
-    command: Command,
+    capsule: [u8; COMMAND_SIZE],
     received: u32,
     recv: RecvToken,
+}
+
+/// What a command is answered with.
+struct Outward {
+    status: Status,
+    /// Completion dwords 0 and 1.
+    result: u64,
+    /// Bytes of data that go before.
+    push: u32,
+    /// Whether the connection ends with it.
+    close: bool,
 }
 
 /// One queue pair. See the module for its contract.
@@ -135,6 +149,13 @@ pub struct Queue {
     offer: u64,
     /// Submission queue head: entries freed so far, modulo the queue's size.
     head: u16,
+    /// Entries of the submission queue by its Connect, at least 1; by [`QueueConfig`] before.
+    size: u16,
+    /// Whether completions tell the head.
+    flow_control: bool,
+    /// Whether every command goes the general way, to hold the straight one against it.
+    #[cfg(test)]
+    general_only: bool,
 }
 
 impl Queue {
@@ -156,6 +177,10 @@ impl Queue {
             limits: Limits::default(),
             offer: 1,
             head: 0,
+            size: config.sq_entries.max(1),
+            flow_control: true,
+            #[cfg(test)]
+            general_only: false,
         }
     }
 
@@ -284,38 +309,39 @@ impl Queue {
         Ok(())
     }
 
-    /// A message of `received` bytes arrived; `capsule` is a copy of its first 64.
+    /// A message of `received` bytes arrived; `capsule` is a copy of its first 64. Returns what
+    /// becomes of its receive.
     pub fn on_capsule(
         &mut self,
         capsule: &[u8; COMMAND_SIZE],
         received: u32,
         recv: RecvToken,
         out: &mut Vec<Action>,
-    ) {
+    ) -> Receive {
         if self.closing {
-            out.push(Action::ReleaseRecv(recv));
-            return;
+            return Receive::Free;
         }
         if received < COMMAND_SIZE as u32 {
-            out.push(Action::ReleaseRecv(recv));
             out.push(Action::Close(CloseReason::ShortCapsule(received)));
-            return;
+            return Receive::Free;
         }
         if self.outstanding >= self.config.sq_entries {
-            out.push(Action::ReleaseRecv(recv));
             out.push(Action::Close(CloseReason::TooManyCommands(self.config.sq_entries)));
-            return;
+            return Receive::Free;
         }
         self.outstanding += 1;
-        let command = Command::from_bytes(*capsule);
         // Nobody overtakes a capsule that waits: while one does, no slot is free (see `end`).
         match self.free.pop().or_else(|| self.make_slot()) {
             Some(slot) => {
-                self.entry_mut(slot).occupy(command, received, recv);
+                self.entry_mut(slot).occupy(capsule, received, recv);
+                if let Some(receive) = self.start_plain(slot, out) {
+                    return receive;
+                }
                 self.start(slot, out);
             }
-            None => self.held.push_back(Held { command, received, recv }),
+            None => self.held.push_back(Held { capsule: *capsule, received, recv }),
         }
+        Receive::Held
     }
 
     /// A slot that was not needed before; `None` when there are as many as there may be.
@@ -331,6 +357,16 @@ impl Queue {
 
     /// The slot's buffer is there.
     pub fn on_buffer(&mut self, slot: Slot, out: &mut Vec<Action>) {
+        let entry = self.entry(slot);
+        if entry.plain && entry.state == State::AwaitBuffer {
+            self.plain_buffer(slot, out);
+        } else {
+            self.any_buffer(slot, out);
+        }
+    }
+
+    /// [`Queue::on_buffer`] for what is not plain.
+    fn any_buffer(&mut self, slot: Slot, out: &mut Vec<Action>) {
         match self.entry(slot).state {
             State::AwaitBuffer => self.with_buffer(slot, out),
             State::AwaitFill => {
@@ -352,6 +388,7 @@ impl Queue {
                     self.stop(slot, token, out);
                 }
             }
+            State::AwaitPull if self.entry(slot).plain => self.plain_io(slot, out),
             State::AwaitPull if self.entry(slot).first.is_some() => self.gather(slot, out),
             State::AwaitPull => match self.entry(slot).control {
                 Some(_) => {
@@ -415,7 +452,13 @@ impl Queue {
 
     /// The response's SEND has completed: the slot ends.
     pub fn on_sent(&mut self, slot: Slot, out: &mut Vec<Action>) {
-        match self.entry(slot).state {
+        let entry = &mut self.entries[usize::from(slot.0)];
+        match entry.state {
+            // It holds nothing any more, and nobody waits for its place.
+            State::AwaitSent { .. } if entry.plain && self.held.is_empty() => {
+                entry.state = State::Free;
+                self.free.push(slot);
+            }
             State::AwaitSent { close } => {
                 self.end(slot, out);
                 if close && !self.closing {
@@ -428,7 +471,8 @@ impl Queue {
 
     /// Connect succeeded; its outcome follows.
     pub fn on_bind(&mut self, binding: Binding) {
-        self.head %= binding.sq_entries.max(1);
+        (self.size, self.flow_control) = (binding.sq_entries.max(1), binding.flow_control);
+        self.head %= self.size;
         self.link = Link::Bound(binding);
         self.offer += 1;
         self.renew_limits();
@@ -621,26 +665,30 @@ impl Queue {
         push: u32,
         out: &mut Vec<Action>,
     ) {
-        let (size, flow_control) = match self.link {
-            Link::Bound(ref binding) => (binding.sq_entries.max(1), binding.flow_control),
-            Link::Unbound | Link::Connecting(_) => (self.config.sq_entries.max(1), true),
-        };
-        self.head = if self.head + 1 >= size { 0 } else { self.head + 1 };
         if let Link::Connecting(by) = self.link
             && by == slot
         {
             self.link = Link::Unbound;
         }
-        self.outstanding -= 1;
-        self.give_back_cid(slot);
-        let sqhd = if flow_control { self.head } else { SQHD_NO_FLOW_CONTROL };
-        let on_io_queue = self.config.qid != 0;
-        let entry = self.entry_mut(slot);
-        entry.release_recv(out);
+        let entry = self.entry(slot);
         let close = entry.control.is_some()
-            && on_io_queue
+            && self.config.qid != 0
             && status.is_success()
             && entry.command.fabrics_type() == Some(FabricsType::DISCONNECT);
+        self.complete(slot, Outward { status, result, push, close }, out);
+    }
+
+    /// [`Queue::respond`] with all that is decided there. Small and on the way of every command, so
+    /// that it is worth its place in each that ends one.
+    #[inline(always)]
+    fn complete(&mut self, slot: Slot, outward: Outward, out: &mut Vec<Action>) {
+        let Outward { status, result, push, close } = outward;
+        self.head = if self.head + 1 >= self.size { 0 } else { self.head + 1 };
+        self.outstanding -= 1;
+        self.give_back_cid(slot);
+        let sqhd = if self.flow_control { self.head } else { SQHD_NO_FLOW_CONTROL };
+        let entry = self.entry_mut(slot);
+        entry.release_recv(out);
         entry.state = State::AwaitSent { close };
         let mut completion = Completion::new(entry.command.cid(), status);
         completion.sqhd = sqhd;
@@ -667,8 +715,8 @@ impl Queue {
         }
         match self.held.pop_front() {
             None => self.free.push(slot),
-            Some(Held { command, received, recv }) => {
-                self.entry_mut(slot).occupy(command, received, recv);
+            Some(Held { capsule, received, recv }) => {
+                self.entry_mut(slot).occupy(&capsule, received, recv);
                 self.start(slot, out);
             }
         }

@@ -4,6 +4,7 @@ use super::action::{Action, MAX_SEGMENTS, RecvToken, RemoteSegment};
 use super::io::Extent;
 use crate::target::AbortToken;
 use crate::{BackingRef, Slot};
+use nvme_spec_types::command::COMMAND_SIZE;
 use nvme_spec_types::{Command, DataDirection, Status};
 
 /// What a slot waits for. Each variant but `Free` names the one event (or the one kind of event)
@@ -114,6 +115,8 @@ pub(super) enum DataAt {
 pub(super) struct Entry {
     pub(super) state: State,
     pub(super) command: Command,
+    /// Whether it is a Read or Write that goes the straight way (`plain.rs`).
+    pub(super) plain: bool,
     /// Which way the data goes of a command for the control thread; `None` for an I/O command.
     pub(super) control: Option<DataDirection>,
     /// Whether the command's id is marked as in use by this slot.
@@ -159,6 +162,7 @@ impl Entry {
         Entry {
             state: State::Free,
             command: Command::ZERO,
+            plain: false,
             control: None,
             owns_cid: false,
             received: 0,
@@ -182,8 +186,10 @@ impl Entry {
     }
 
     /// Makes the place ready for a new command.
-    pub(super) fn occupy(&mut self, command: Command, received: u32, recv: RecvToken) {
-        self.command = command;
+    #[inline]
+    pub(super) fn occupy(&mut self, capsule: &[u8; COMMAND_SIZE], received: u32, recv: RecvToken) {
+        self.command = Command::from_bytes(*capsule);
+        self.plain = false;
         self.received = received;
         self.recv = Some(recv);
         self.brought_by = recv;
@@ -199,6 +205,7 @@ impl Entry {
     }
 
     /// Gives the receive back, if it is still held.
+    #[inline]
     pub(super) fn release_recv(&mut self, out: &mut Vec<Action>) {
         if let Some(recv) = self.recv.take() {
             out.push(Action::ReleaseRecv(recv));
@@ -228,6 +235,6 @@ impl Entry {
 
     /// Bytes of in-capsule data that really arrived.
     pub(super) fn capsule_data(&self) -> u32 {
-        self.received - nvme_spec_types::command::COMMAND_SIZE as u32
+        self.received - COMMAND_SIZE as u32
     }
 }

@@ -63,8 +63,16 @@ impl Rig {
     fn capsule(&mut self, command: &Command, data: u32) -> Vec<Action> {
         self.recvs += 1;
         let recv = RecvToken(self.recvs);
-        self.queue.on_capsule(command.as_bytes(), 64 + data, recv, &mut self.out);
+        self.receive(command.as_bytes(), 64 + data, recv);
         self.taken()
+    }
+
+    /// Delivers a message; that its receive is free is told as an action, the first.
+    fn receive(&mut self, capsule: &[u8; 64], received: u32, recv: RecvToken) {
+        let at = self.out.len();
+        if self.queue.on_capsule(capsule, received, recv, &mut self.out) == Receive::Free {
+            self.out.insert(at, Action::ReleaseRecv(recv));
+        }
     }
 
     fn event(&mut self, event: impl FnOnce(&mut Queue, &mut Vec<Action>)) -> Vec<Action> {

@@ -14,6 +14,8 @@ enum Op {
     Answer(usize),
     /// Abort a command by id.
     Abort(u16),
+    /// Namespaces change: other block counts, or a limit.
+    Publish { blocks: u64, limited: bool },
     /// Begin to close.
     Close,
 }
@@ -91,6 +93,8 @@ fn op() -> impl Strategy<Value = Op> {
         3 => (pair(), 0..9000u32).prop_map(|(halves, data)| Op::Pair { halves, data }),
         20 => any::<usize>().prop_map(Op::Answer),
         1 => (0..8u16).prop_map(Op::Abort),
+        1 => (1..=BLOCKS, prop::bool::weighted(0.2))
+            .prop_map(|(blocks, limited)| Op::Publish { blocks, limited }),
         1 => Just(Op::Close),
     ]
 }
@@ -131,6 +135,8 @@ struct Reactor {
     responded: usize,
     closed: bool,
     random: u64,
+    /// All that was asked for.
+    log: Vec<Action>,
 }
 
 impl Reactor {
@@ -151,6 +157,7 @@ impl Reactor {
         let mut close = false;
         while at < actions.len() {
             let action = actions[at];
+            self.log.push(action);
             at += 1;
             let mut next = Vec::new();
             match action {
@@ -243,7 +250,10 @@ impl Reactor {
         self.recvs.insert(recv);
         self.taken += 1;
         let mut out = Vec::new();
-        self.queue.on_capsule(bytes, 64 + data, RecvToken(recv), &mut out);
+        let receive = self.queue.on_capsule(bytes, 64 + data, RecvToken(recv), &mut out);
+        if receive == Receive::Free {
+            out.insert(0, Action::ReleaseRecv(RecvToken(recv)));
+        }
         self.carry_out(out);
     }
 
@@ -283,7 +293,8 @@ impl Reactor {
     }
 }
 
-fn run(qid: u16, bind: bool, seed: u64, ops: &[Op]) {
+/// Carries all out, and returns what the queue asked for.
+fn run(qid: u16, bind: bool, seed: u64, ops: &[Op], general_only: bool) -> Vec<Action> {
     let mut rig = Rig::unbound(qid);
     if bind {
         rig = Rig::bound(qid);
@@ -291,6 +302,8 @@ fn run(qid: u16, bind: bool, seed: u64, ops: &[Op]) {
             rig.queue.on_publish(&limited_view(2));
         }
     }
+    rig.queue.general_only = general_only;
+    let mut generation = 2;
     let mut reactor = Reactor {
         queue: rig.queue,
         owed: Vec::new(),
@@ -303,6 +316,7 @@ fn run(qid: u16, bind: bool, seed: u64, ops: &[Op]) {
         responded: 0,
         closed: false,
         random: seed,
+        log: Vec::new(),
     };
     for op in ops {
         match op {
@@ -318,6 +332,15 @@ fn run(qid: u16, bind: bool, seed: u64, ops: &[Op]) {
                 reactor.aborts += 1;
                 reactor.queue.on_abort(*cid, AbortToken(reactor.aborts), &mut out);
                 reactor.carry_out(out);
+            }
+            Op::Publish { blocks, limited } => {
+                generation += 1;
+                let mut new = (*view(generation, MAX_TRANSFER)).clone();
+                if *limited {
+                    new = (*limited_view(generation)).clone();
+                }
+                new.namespaces[0] = resized(&new.namespaces[0], *blocks);
+                reactor.queue.on_publish(&Arc::new(new));
             }
             Op::Close => {
                 let mut out = Vec::new();
@@ -346,6 +369,19 @@ fn run(qid: u16, bind: bool, seed: u64, ops: &[Op]) {
         assert_eq!(reactor.responded, reactor.taken);
         assert_eq!(reactor.aborted.len() as u64, reactor.aborts);
     }
+    reactor.log
+}
+
+fn resized(namespace: &NamespaceView, block_count: u64) -> Arc<NamespaceView> {
+    Arc::new(NamespaceView {
+        nsid: namespace.nsid,
+        backing: namespace.backing,
+        lba_shift: namespace.lba_shift,
+        block_count,
+        read_only: block_count.is_multiple_of(7),
+        limit: namespace.limit.clone(),
+        counters: namespace.counters.clone(),
+    })
 }
 
 proptest! {
@@ -353,16 +389,21 @@ proptest! {
 
     #[test]
     fn an_io_queue_answers_everything_once(seed: u64, ops in prop::collection::vec(op(), 1..120)) {
-        run(1, true, seed, &ops);
+        run(1, true, seed, &ops, false);
+    }
+
+    #[test]
+    fn the_straight_way_asks_for_what_the_general_one_does(seed: u64, ops in prop::collection::vec(op(), 1..120)) {
+        prop_assert_eq!(run(1, true, seed, &ops, false), run(1, true, seed, &ops, true));
     }
 
     #[test]
     fn an_admin_queue_answers_everything_once(seed: u64, ops in prop::collection::vec(op(), 1..60)) {
-        run(0, true, seed, &ops);
+        run(0, true, seed, &ops, false);
     }
 
     #[test]
     fn an_unbound_queue_answers_everything_once(qid in 0..2u16, seed: u64, ops in prop::collection::vec(op(), 1..60)) {
-        run(qid, false, seed, &ops);
+        run(qid, false, seed, &ops, false);
     }
 }

@@ -23,7 +23,7 @@ fn answered(rig: &mut Rig, cid: u16) -> Slot {
 fn a_short_capsule_ends_the_connection() {
     let mut rig = Rig::io();
     for received in [0, 63] {
-        rig.queue.on_capsule(&[0; 64], received, RecvToken(5), &mut rig.out);
+        rig.receive(&[0; 64], received, RecvToken(5));
         let close = Action::Close(CloseReason::ShortCapsule(received));
         assert_eq!(rig.taken(), [release(5), close]);
     }

@@ -135,7 +135,7 @@ fn the_table_of_io_commands_is_in_step() {
             io.on_bind(binding.clone());
             let command = Command::io(IoOpcode(opcode), 1, 1, SglDescriptor::NO_DATA);
             let mut out = Vec::new();
-            io.on_capsule(command.as_bytes(), 64, RecvToken(0), &mut out);
+            let _ = io.on_capsule(command.as_bytes(), 64, RecvToken(0), &mut out);
             out.iter().any(|action| match action {
                 Action::Respond { completion, .. } => {
                     completion.status.code == StatusCode::INVALID_OPCODE
