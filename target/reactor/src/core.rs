@@ -389,25 +389,26 @@ impl<D: Device, B: BlockIo> Core<D, B> {
 
         if self.device.poll_cq(now, COMPLETIONS_PER_TURN, &mut self.wcs) > 0 {
             worked = true;
-            let mut wcs = std::mem::take(&mut self.wcs);
-            for wc in &wcs {
-                self.on_wc(now, wc, out);
+            for at in 0..self.wcs.len() {
+                let wc = self.wcs[at];
+                self.on_wc(now, &wc, out);
             }
-            wcs.clear();
-            self.wcs = wcs;
+            self.wcs.clear();
         }
         if self.io.poll(now, &mut self.dones) > 0 {
             worked = true;
-            let mut dones = std::mem::take(&mut self.dones);
-            for &done in &dones {
-                self.on_io(now, done, out);
+            for at in 0..self.dones.len() {
+                self.on_io(now, self.dones[at], out);
             }
-            dones.clear();
-            self.dones = dones;
+            self.dones.clear();
         }
 
-        worked |= self.give_turns(now, out);
-        self.grant_buffers(now, out);
+        if self.lines.any() {
+            worked |= self.give_turns(now, out);
+        }
+        if !self.buffer_waits.is_empty() {
+            self.grant_buffers(now, out);
+        }
         self.serve_dirty();
         self.device.flush(now);
         self.io.flush(now);

@@ -39,6 +39,12 @@ impl Range {
     pub fn overlaps(&self, other: &Range) -> bool {
         self.backing == other.backing && self.start < other.end && other.start < self.end
     }
+
+    /// From the first to the last byte of both, on the same backing.
+    pub(crate) fn through(&self, other: &Range) -> Range {
+        let (start, end) = (self.start.min(other.start), self.end.max(other.end));
+        Range { backing: self.backing, start, end }
+    }
 }
 
 /// How to serve a queue.

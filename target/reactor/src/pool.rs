@@ -76,20 +76,12 @@ impl Buddy {
     }
 
     /// A buffer of `len` bytes (at least 1) that starts on a page, if a block is free.
+    #[inline]
     pub(crate) fn allocate(&mut self, len: u32) -> Option<Span> {
         let level = level_of(len);
-        if level > self.max_level {
-            return None;
-        }
-        let page = match self.at_hand[level].pop() {
+        let page = match self.at_hand.get_mut(level)?.pop() {
             Some(page) => page,
-            None => match self.split(level) {
-                Some(page) => page,
-                None => {
-                    self.join_all();
-                    self.split(level)?
-                }
-            },
+            None => self.find(level)?,
         };
         self.marks[page as usize] = USED | level as u8;
         self.used_blocks += 1;
@@ -97,10 +89,20 @@ impl Buddy {
         Some(Span::new((self.base + page) * PAGE, len))
     }
 
+    /// A block that is not at hand; `None` for a level that is too high.
+    #[inline(never)]
+    fn find(&mut self, level: usize) -> Option<u32> {
+        self.split(level).or_else(|| {
+            self.join_all();
+            self.split(level)
+        })
+    }
+
     /// Takes a buffer back.
     ///
     /// # Panics
     /// If it is not one that is in use: our own bug.
+    #[inline]
     pub(crate) fn free(&mut self, buffer: Span) {
         let page = buffer.offset() / PAGE - self.base;
         let mark = self.marks[page as usize];
@@ -108,9 +110,10 @@ impl Buddy {
         let level = usize::from(mark & !USED);
         self.used_blocks -= 1;
         self.used_pages -= 1 << level;
-        if self.at_hand[level].len() < KEPT {
+        let at_hand = &mut self.at_hand[level];
+        if at_hand.len() < KEPT {
             self.marks[page as usize] = AT_HAND | level as u8;
-            self.at_hand[level].push(page);
+            at_hand.push(page);
         } else {
             self.join(page, level);
         }

@@ -2,6 +2,7 @@
 
 use super::conn::{Conn, Doing, Phase, here, tag};
 use super::receive::{Ring, of_token};
+use super::send::writes;
 use super::{BufferWait, Core};
 use crate::mail::{Range, ToControl};
 use crate::status::exec_status;
@@ -79,13 +80,14 @@ impl<D: Device, B: BlockIo> Core<D, B> {
         if !completion.status.is_success() {
             *self.failures.entry(completion.status.code).or_insert(0) += 1;
         }
-        conn.send_waits.push_back(slot);
+        conn.send_waits.push(slot);
         conn.mark_dirty(c, &mut self.dirty);
-        let state = conn.slot(slot);
+        let state = &mut conn.slots[usize::from(slot.0)];
         state.doing = Doing::Responding;
         state.segment = 0;
         state.moved = 0;
         state.push = push;
+        state.writes = writes(conn.queue.segments(slot), push);
         state.invalidate = invalidate;
         // A command that failed at once has not begun.
         let began_ns = std::mem::take(&mut state.began_ns);
@@ -207,15 +209,9 @@ impl<D: Device, B: BlockIo> Core<D, B> {
 
     /// Hands an operation to storage, or fails it when its backing is not (or no longer) there. It
     /// waits while a fused pair has its blocks, and is then `resumed`: its backing has stayed for it.
+    #[inline(always)]
     pub(super) fn submit(&mut self, now: Now, c: u16, slot: Slot, mut io: Io, resumed: bool) {
-        let touches = Range { backing: io.backing, start: io.offset, end: io.offset + io.len };
-        #[cfg(feature = "plant")]
-        let claims = self.plant != Some(super::Plant::ClaimsIgnored);
-        #[cfg(not(feature = "plant"))]
-        let claims = true;
-        if claims && self.claims.any() && self.claims.holds_back(c, slot, &io, &touches) {
-            here(&mut self.conns, c).slot(slot).begin(self.now_ns);
-            self.stats.claim_waits += 1;
+        if self.claims.any() && self.holds_back(c, slot, &io) {
             return;
         }
         let at = self.backing(io.backing.0);
@@ -240,13 +236,10 @@ impl<D: Device, B: BlockIo> Core<D, B> {
         };
         backing.in_flight += 1;
         conn.ios += 1;
-        if state.ios > 0 {
-            let before = state.touches;
-            state.touches.start = before.start.min(touches.start);
-            state.touches.end = before.end.max(touches.end);
-        } else {
-            state.touches = touches;
-        }
+        state.touches = match state.ios {
+            0 => touched(&io),
+            _ => state.touches.through(&touched(&io)),
+        };
         state.ios += 1;
         state.asked_ns = self.now_ns;
         let (op, has_data) = match io.kind {
@@ -268,6 +261,21 @@ impl<D: Device, B: BlockIo> Core<D, B> {
         let request = IoRequest { backing, op, offset: io.offset, len: io.len, buffer, tag };
         self.stats.ios += 1;
         self.io.submit(now, request);
+    }
+
+    /// Whether the operation waits for the end of a fused pair on its blocks.
+    #[cold]
+    fn holds_back(&mut self, c: u16, slot: Slot, io: &Io) -> bool {
+        #[cfg(feature = "plant")]
+        if self.plant == Some(super::Plant::ClaimsIgnored) {
+            return false;
+        }
+        let held_back = self.claims.holds_back(c, slot, io, &touched(io));
+        if held_back {
+            here(&mut self.conns, c).slot(slot).begin(self.now_ns);
+            self.stats.claim_waits += 1;
+        }
+        held_back
     }
 
     /// Moves the data of a write out of its receive when a shared receive queue runs low, so that
@@ -309,7 +317,13 @@ impl<D: Device, B: BlockIo> Core<D, B> {
     }
 }
 
+/// The bytes that an operation touches.
+fn touched(io: &Io) -> Range {
+    Range { backing: io.backing, start: io.offset, end: io.offset + io.len }
+}
+
 /// Where in the region a place of a slot is.
+#[inline(always)]
 fn place(rings: &[Option<Ring>], conn: &Conn, slot: Slot, place: Place, len: u32) -> Span {
     match place {
         Place::Buffer(at) => conn.slots[usize::from(slot.0)].buffer.slice(at, len),

@@ -1,50 +1,38 @@
 //! What the two seams report: capsules, ended work requests, ended operations.
 
-use super::conn::{Doing, Kind, Phase, here, parts, tag_parts};
+use super::conn::{Conn, Doing, Kind, Phase, here, parts, tag_parts, there};
 use super::receive::token;
-use super::{Core, NONE};
+use super::{Core, CoreStats, NONE};
 use crate::mail::ToControl;
 use crate::status::exec_status;
 use backing::{BlockIo, IoDone};
 use nvme_spec_types::command::COMMAND_SIZE;
 use nvmf::Slot;
-use nvmf::queue::RecvToken;
+use nvmf::queue::{Action, Receive, RecvToken};
 use rdma::{Device, Now, Wc, WcOp};
 use region::Span;
 
 impl<D: Device, B: BlockIo> Core<D, B> {
     /// A work request has ended.
+    #[inline]
     pub(super) fn on_wc(&mut self, now: Now, wc: &Wc, out: &mut Vec<ToControl<D::Endpoint>>) {
         let (kind, number, generation, slot) = parts(wc.wr_id);
         if kind == Kind::Recv {
             self.on_recv(now, wc, number, slot, out);
             return;
         }
-        let conn = self.conns.get(usize::from(number)).and_then(|conn| conn.as_deref());
-        let Some(conn) =
-            conn.filter(|conn| conn.generation == generation && conn.phase != Phase::Orphan)
-        else {
-            self.stats.strays += 1;
+        if !wc.is_ok() && !self.on_failed(now, wc, out) {
             return;
-        };
-        if !wc.is_ok() && conn.phase == Phase::Open {
-            let what = match kind {
-                Kind::Read => "an RDMA READ",
-                Kind::Write | Kind::LastWrite => "an RDMA WRITE",
-                Kind::Send | Kind::Recv => "a response",
-            };
-            let reason = format!("{what} failed: {:?}", wc.status);
-            self.close(now, number, Some(reason), out);
-        }
-        if kind == Kind::Write {
-            return; // it asked for no completion, so nothing is counted by it
         }
         let slot = Slot(slot);
         #[cfg(feature = "plant")]
         if kind == Kind::Read && self.takes_effect(super::Plant::ReadCreditLeaked) {
             self.conn(number).reads += 1;
         }
-        let conn = here(&mut self.conns, number);
+        let Some(conn) = there(&mut self.conns, number, generation) else {
+            self.stats.strays += 1;
+            return;
+        };
         let state = &mut conn.slots[usize::from(slot.0)];
         // A READ gives its own credit back, the others those of all before them.
         let credits = if kind == Kind::Read { 1 } else { state.credits };
@@ -67,8 +55,7 @@ impl<D: Device, B: BlockIo> Core<D, B> {
         };
         if conn.phase != Phase::Open {
             if signaled == 0 {
-                self.answer_request(now, number, slot, out);
-                self.try_detach(number, out);
+                self.answer_last(now, number, slot, out);
             }
             return;
         }
@@ -76,8 +63,38 @@ impl<D: Device, B: BlockIo> Core<D, B> {
             conn.mark_dirty(number, &mut self.dirty);
         }
         if done {
-            self.answer_request(now, number, slot, out);
+            let buffer = answer(conn, slot, &mut self.stats, self.now_ns, &mut self.actions);
+            self.free_buffer(buffer);
+            self.carry_out(now, number, out);
         }
+    }
+
+    /// A work request has failed: so has its connection. Returns whether it is one that asked for a
+    /// completion, and is counted by it.
+    #[cold]
+    fn on_failed(&mut self, now: Now, wc: &Wc, out: &mut Vec<ToControl<D::Endpoint>>) -> bool {
+        let (kind, number, generation, _) = parts(wc.wr_id);
+        let Some(conn) = there(&mut self.conns, number, generation) else {
+            self.stats.strays += 1;
+            return false;
+        };
+        if conn.phase == Phase::Open {
+            let what = match kind {
+                Kind::Read => "an RDMA READ",
+                Kind::Write | Kind::LastWrite => "an RDMA WRITE",
+                Kind::Send | Kind::Recv => "a response",
+            };
+            let reason = format!("{what} failed: {:?}", wc.status);
+            self.close(now, number, Some(reason), out);
+        }
+        kind != Kind::Write
+    }
+
+    /// The last work request of a slot of a closing queue has ended.
+    #[cold]
+    fn answer_last(&mut self, now: Now, c: u16, slot: Slot, out: &mut Vec<ToControl<D::Endpoint>>) {
+        self.answer_request(now, c, slot, out);
+        self.try_detach(c, out);
     }
 
     /// Tells the queue that a slot's READs, or its response, have ended.
@@ -89,19 +106,7 @@ impl<D: Device, B: BlockIo> Core<D, B> {
         out: &mut Vec<ToControl<D::Endpoint>>,
     ) {
         let conn = here(&mut self.conns, c);
-        let closing = conn.phase != Phase::Open;
-        let state = conn.slot(slot);
-        let doing = std::mem::replace(&mut state.doing, Doing::Nothing);
-        if doing == Doing::Pulling && !closing {
-            self.stats.pull_latency.count(self.now_ns.saturating_sub(state.asked_ns));
-        }
-        let ends = closing || doing == Doing::Responding;
-        let buffer = if ends { std::mem::take(&mut state.buffer) } else { Span::default() };
-        match doing {
-            Doing::Responding => conn.queue.on_sent(slot, &mut self.actions),
-            Doing::Pulling => conn.queue.on_pulled(slot, &mut self.actions),
-            Doing::Nothing => {}
-        }
+        let buffer = answer(conn, slot, &mut self.stats, self.now_ns, &mut self.actions);
         self.free_buffer(buffer);
         self.carry_out(now, c, out);
     }
@@ -115,8 +120,11 @@ impl<D: Device, B: BlockIo> Core<D, B> {
         at: u16,
         out: &mut Vec<ToControl<D::Endpoint>>,
     ) {
-        let known = self.rings.get_mut(usize::from(ring)).and_then(Option::as_mut);
-        let Some(head) = known.and_then(|entry| entry.take(at)) else {
+        let Some(entry) = self.rings.get_mut(usize::from(ring)).and_then(Option::as_mut) else {
+            self.stats.strays += 1;
+            return;
+        };
+        let Some(head) = entry.take(at) else {
             self.stats.strays += 1;
             return;
         };
@@ -128,12 +136,14 @@ impl<D: Device, B: BlockIo> Core<D, B> {
                 if wc.is_ok() && conn.phase == Phase::Open =>
             {
                 // The capsule is copied once before it is looked at: the host could write it again.
-                let mut capsule = [0; COMMAND_SIZE];
-                self.region.read(head, &mut capsule);
+                let capsule: [u8; COMMAND_SIZE] = self.region.read_array(head);
                 self.stats.capsules += 1;
                 conn.activity.mark(now);
                 conn.activity.count_capsule();
-                conn.queue.on_capsule(&capsule, byte_len, token, &mut self.actions);
+                match conn.queue.on_capsule(&capsule, byte_len, token, &mut self.actions) {
+                    Receive::Free => entry.post(&mut self.device, ring, at),
+                    Receive::Held => {}
+                }
                 conn.follow_slots();
                 self.carry_out(now, c, out);
             }
@@ -201,6 +211,7 @@ impl<D: Device, B: BlockIo> Core<D, B> {
     }
 
     /// Gives buffers to commands that wait, in the order in which they asked.
+    #[inline(never)]
     pub(super) fn grant_buffers(&mut self, now: Now, out: &mut Vec<ToControl<D::Endpoint>>) {
         while let Some(&wait) = self.buffer_waits.front() {
             let Some(buffer) = self.buddy.allocate(wait.len) else { return };
@@ -211,4 +222,30 @@ impl<D: Device, B: BlockIo> Core<D, B> {
             self.carry_out(now, wait.conn, out);
         }
     }
+}
+
+/// Tells the queue that a slot's READs, or its response, have ended; returns the buffer that the slot
+/// no longer needs.
+#[inline]
+fn answer(
+    conn: &mut Conn,
+    slot: Slot,
+    stats: &mut CoreStats,
+    now_ns: u64,
+    actions: &mut Vec<Action>,
+) -> Span {
+    let closing = conn.phase != Phase::Open;
+    let state = &mut conn.slots[usize::from(slot.0)];
+    let doing = std::mem::replace(&mut state.doing, Doing::Nothing);
+    if doing == Doing::Pulling && !closing {
+        stats.pull_latency.count(now_ns.saturating_sub(state.asked_ns));
+    }
+    let ends = closing || doing == Doing::Responding;
+    let buffer = if ends { std::mem::take(&mut state.buffer) } else { Span::default() };
+    match doing {
+        Doing::Responding => conn.queue.on_sent(slot, actions),
+        Doing::Pulling => conn.queue.on_pulled(slot, actions),
+        Doing::Nothing => {}
+    }
+    buffer
 }

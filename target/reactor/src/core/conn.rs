@@ -53,6 +53,8 @@ pub(super) struct SlotState {
     pub(super) moved: u32,
     /// Bytes to write before the SEND.
     pub(super) push: u32,
+    /// RDMA WRITEs that are still to be posted for that.
+    pub(super) writes: u8,
     /// Remote key to invalidate with the SEND.
     pub(super) invalidate: Option<u32>,
     /// Operations on backings in flight.
@@ -75,6 +77,7 @@ impl SlotState {
         sent: false,
         moved: 0,
         push: 0,
+        writes: 0,
         invalidate: None,
         ios: 0,
         touches: Range::NONE,
@@ -125,7 +128,7 @@ pub(super) struct Conn {
     pub(super) ios: u32,
     /// Slots that wait to read, and to respond, first in, first out; bounded by the slots.
     pub(super) read_waits: VecDeque<Slot>,
-    pub(super) send_waits: VecDeque<Slot>,
+    pub(super) send_waits: Vec<Slot>,
 }
 
 /// Bytes of completion entries that a queue takes.
@@ -170,7 +173,7 @@ impl Conn {
             signaled: 0,
             ios: 0,
             read_waits: VecDeque::new(),
-            send_waits: VecDeque::new(),
+            send_waits: Vec::new(),
         }
     }
 
@@ -201,8 +204,16 @@ impl Conn {
 }
 
 /// A connection that is known to be here, of all of a core.
+#[inline]
 pub(super) fn here(conns: &mut [Option<Box<Conn>>], c: u16) -> &mut Conn {
     conns[usize::from(c)].as_deref_mut().expect("a connection that is here")
+}
+
+/// The connection that a work request was posted for, if it is still here and not yet detached.
+#[inline]
+pub(super) fn there(conns: &mut [Option<Box<Conn>>], c: u16, generation: u16) -> Option<&mut Conn> {
+    let conn = conns.get_mut(usize::from(c))?.as_deref_mut()?;
+    (conn.generation == generation && conn.phase != Phase::Orphan).then_some(conn)
 }
 
 /// What a work request is.

@@ -51,6 +51,12 @@ pub(super) struct Lines {
 }
 
 impl Lines {
+    /// Whether anybody waits.
+    #[inline]
+    pub(super) fn any(&self) -> bool {
+        !self.lines.is_empty()
+    }
+
     /// When the next command may have its turn.
     pub(super) fn timeout(&self) -> Option<Now> {
         self.lines.iter().map(|line| line.due).min()
@@ -139,6 +145,7 @@ impl<D: Device, B: BlockIo> Core<D, B> {
     }
 
     /// Gives turns to those in line that may have them. Returns whether any was given.
+    #[inline(never)]
     pub(super) fn give_turns(&mut self, now: Now, out: &mut Vec<ToControl<D::Endpoint>>) -> bool {
         let mut given = false;
         let mut at = 0;

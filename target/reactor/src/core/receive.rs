@@ -46,6 +46,7 @@ impl Ring {
 
     /// A posted receive has ended: it is held from now on. Returns where its capsule is; `None` when
     /// it was not posted.
+    #[inline]
     pub(super) fn take(&mut self, at: u16) -> Option<Span> {
         let state = self.states.get_mut(usize::from(at))?;
         if *state != RecvState::Posted {
@@ -57,7 +58,8 @@ impl Ring {
     }
 
     /// Posts a receive. `number` is the ring's own.
-    fn post<D: Device>(&mut self, device: &mut D, number: u16, at: u16) {
+    #[inline]
+    pub(super) fn post<D: Device>(&mut self, device: &mut D, number: u16, at: u16) {
         let state = &mut self.states[usize::from(at)];
         assert!(*state != RecvState::Posted, "a receive posted twice");
         *state = RecvState::Posted;
@@ -165,6 +167,7 @@ impl<D: Device, B: BlockIo> Core<D, B> {
 
     /// A capsule is done with: its receive goes back to the queue, unless that is closing and the
     /// queue pair's own.
+    #[inline]
     pub(super) fn release_recv(&mut self, token: RecvToken, open: bool) {
         let (ring, at) = of_token(token);
         let entry = self.rings[usize::from(ring)].as_mut().expect("a ring that is here");

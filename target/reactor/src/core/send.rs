@@ -1,160 +1,154 @@
 //! Posting responses and RDMA READs, as far as credits go.
 
-use super::Core;
-use super::conn::{Conn, Doing, Kind, Phase, wr_id};
+use super::conn::{Conn, Kind, Phase, wr_id};
+use super::{Core, CoreStats};
 use backing::BlockIo;
 use nvmf::Slot;
 use nvmf::queue::RemoteSegment;
 use rdma::{Device, RemoteAddr, SendOp, SendWr};
+use std::ops::Range;
 
 impl<D: Device, B: BlockIo> Core<D, B> {
     /// Serves the connections that have something to post.
+    #[inline]
     pub(super) fn serve_dirty(&mut self) {
         while let Some(c) = self.dirty.pop() {
-            let Some(conn) = self.conns[usize::from(c)].as_deref_mut() else { continue };
-            conn.dirty = false;
-            if conn.phase != Phase::Open || !conn.established {
-                continue;
-            }
-            // Responses first: they free what others wait for. While one waits for send credits no
-            // READ may take them, or a response of many parts would wait for ever.
-            if self.serve_responses(c) {
-                self.serve_reads(c);
-            }
+            self.serve(c);
         }
     }
 
-    /// Posts responses. Returns whether READs may use the send credits that are left.
-    ///
-    /// The RDMA WRITEs of several small responses go before all their SENDs: packets of one kind
-    /// follow each other, which a provider that makes packets sends together.
-    fn serve_responses(&mut self, c: u16) -> bool {
-        let Core { conns, device, stats, .. } = self;
-        let Some(conn) = conns[usize::from(c)].as_deref_mut() else { return false };
-        let mut group = Group { slots: [Slot(0); Group::MAX], len: 0, bytes: 0 };
-        let mut reads_may_follow = true;
-        while let Some(&slot) = conn.send_waits.front() {
-            if conn.responses >= conn.host_receives {
-                stats.send_waits += 1;
-                break;
-            }
-            let left = writes_left(conn, slot);
-            let free = conn.limits.max_send_wr - conn.sends;
-            if left >= free {
-                // A response that fits the empty send queue waits for room; a larger one is posted
-                // in parts, each of them the whole of the queue.
-                if left >= conn.limits.max_send_wr && free == conn.limits.max_send_wr {
-                    stats.writes += u64::from(free);
-                    post_writes(device, conn, c, slot, free, true);
-                }
-                stats.send_waits += 1;
-                reads_may_follow = false;
-                break;
-            }
-            stats.writes += u64::from(left);
-            post_writes(device, conn, c, slot, left, false);
-            let state = conn.slot(slot);
-            state.credits += 1;
-            state.signaled += 1;
-            state.sent = true;
-            let pushed = state.push;
-            conn.sends += 1;
-            conn.signaled += 1;
-            conn.responses += 1;
-            stats.responses += 1;
-            conn.send_waits.pop_front();
-            if group.add(slot, pushed) {
-                group.post(device, conn, c);
-            }
-        }
-        group.post(device, conn, c);
-        reads_may_follow
-    }
-
-    /// Posts READs.
-    fn serve_reads(&mut self, c: u16) {
+    fn serve(&mut self, c: u16) {
         let Core { conns, device, stats, .. } = self;
         let Some(conn) = conns[usize::from(c)].as_deref_mut() else { return };
-        while let Some(&slot) = conn.read_waits.front() {
-            let at = conn.slot(slot).segment;
-            let Some(&segment) = conn.queue.segments(slot).get(usize::from(at)) else {
-                conn.read_waits.pop_front();
-                continue;
-            };
-            if conn.reads >= conn.limits.max_reads || conn.sends >= conn.limits.max_send_wr {
-                stats.read_waits += 1;
-                return;
-            }
-            let id = wr_id(Kind::Read, c, conn.generation, slot.0);
-            let state = conn.slot(slot);
-            let local = state.buffer.slice(state.moved, segment.len);
-            state.moved += segment.len;
-            state.segment += 1;
-            state.credits += 1;
-            state.signaled += 1;
-            conn.sends += 1;
-            conn.reads += 1;
-            conn.signaled += 1;
-            stats.reads += 1;
-            let op = SendOp::Read { remote: remote(&segment) };
-            device.post_send(conn.qp, SendWr { wr_id: id, op, local, signaled: true });
+        conn.dirty = false;
+        if conn.phase != Phase::Open || !conn.established {
+            return;
+        }
+        // Responses first: they free what others wait for. While one waits for send credits no READ
+        // may take them, or a response of many parts would wait for ever.
+        if serve_responses(device, stats, conn, c) {
+            serve_reads(device, stats, conn, c);
         }
     }
 }
 
-/// Responses whose RDMA WRITEs are posted and whose SENDs are to follow.
-struct Group {
-    slots: [Slot; Group::MAX],
-    len: usize,
-    /// Bytes that their WRITEs carry.
-    bytes: u32,
-}
+/// Responses whose RDMA WRITEs go before all their SENDs, at most.
+const GROUP: usize = 32;
+/// Bytes of RDMA WRITEs after which the SENDs go out: so long a first response may wait for the last.
+const GROUP_BYTES: u32 = 64 << 10;
 
-impl Group {
-    const MAX: usize = 32;
-    /// Bytes after which the SENDs go out: so long a first response may wait for the last one.
-    const MAX_BYTES: u32 = 64 << 10;
-
-    /// Adds a response; returns whether the group is full.
-    fn add(&mut self, slot: Slot, pushed: u32) -> bool {
-        self.slots[self.len] = slot;
-        self.len += 1;
-        self.bytes += pushed;
-        self.len == Group::MAX || self.bytes >= Group::MAX_BYTES
-    }
-
-    /// Posts the SENDs, and is empty again.
-    fn post<D: Device>(&mut self, device: &mut D, conn: &mut Conn, c: u16) {
-        for &slot in &self.slots[..self.len] {
-            let wr_id = wr_id(Kind::Send, c, conn.generation, slot.0);
-            let op = match conn.slot(slot).invalidate {
-                Some(rkey) => SendOp::SendWithInvalidate { rkey },
-                None => SendOp::Send,
-            };
-            let local = conn.cqe(slot);
-            device.post_send(conn.qp, SendWr { wr_id, op, local, signaled: true });
-        }
-        (self.len, self.bytes) = (0, 0);
-    }
-}
-
-/// RDMA WRITEs that a response still has to post.
-fn writes_left(conn: &Conn, slot: Slot) -> u32 {
-    let state = &conn.slots[usize::from(slot.0)];
-    debug_assert_eq!(state.doing, Doing::Responding);
-    let mut bytes = state.push - state.moved;
-    let mut count = 0;
-    for segment in &conn.queue.segments(slot)[usize::from(state.segment)..] {
-        if bytes == 0 {
+/// Posts responses. Returns whether READs may use the send credits that are left.
+///
+/// The RDMA WRITEs of several small responses go before all their SENDs: packets of one kind follow
+/// each other, which a provider that makes packets sends together.
+fn serve_responses<D: Device>(
+    device: &mut D,
+    stats: &mut CoreStats,
+    conn: &mut Conn,
+    c: u16,
+) -> bool {
+    // Responses whose SENDs are posted, those whose WRITEs are too, and the bytes of the difference.
+    let (mut sent, mut written, mut bytes) = (0, 0, 0);
+    let mut reads_may_follow = true;
+    while let Some(&slot) = conn.send_waits.get(written) {
+        if conn.responses >= conn.host_receives {
+            stats.send_waits += 1;
             break;
         }
-        bytes -= segment.len.min(bytes);
+        let state = &mut conn.slots[usize::from(slot.0)];
+        let left = u32::from(state.writes);
+        let free = conn.limits.max_send_wr - conn.sends;
+        if left >= free {
+            // A response that fits the empty send queue waits for room; a larger one is posted in
+            // parts, each of them the whole of the queue.
+            if left >= conn.limits.max_send_wr && free == conn.limits.max_send_wr {
+                stats.writes += u64::from(free);
+                post_writes(device, conn, c, slot, free, true);
+            }
+            stats.send_waits += 1;
+            reads_may_follow = false;
+            break;
+        }
+        state.credits += 1;
+        state.signaled += 1;
+        state.sent = true;
+        bytes += state.push;
+        conn.sends += 1;
+        conn.signaled += 1;
+        conn.responses += 1;
+        if left > 0 {
+            stats.writes += u64::from(left);
+            post_writes(device, conn, c, slot, left, false);
+        }
+        written += 1;
+        if written - sent == GROUP || bytes >= GROUP_BYTES {
+            post_sends(device, conn, c, sent..written);
+            (sent, bytes) = (written, 0);
+        }
+    }
+    post_sends(device, conn, c, sent..written);
+    stats.responses += written as u64;
+    conn.send_waits.drain(..written);
+    reads_may_follow
+}
+
+/// Posts the SENDs of those responses in line.
+fn post_sends<D: Device>(device: &mut D, conn: &Conn, c: u16, which: Range<usize>) {
+    for &slot in &conn.send_waits[which] {
+        let wr_id = wr_id(Kind::Send, c, conn.generation, slot.0);
+        let op = match conn.slots[usize::from(slot.0)].invalidate {
+            Some(rkey) => SendOp::SendWithInvalidate { rkey },
+            None => SendOp::Send,
+        };
+        let local = conn.cqe(slot);
+        device.post_send(conn.qp, SendWr { wr_id, op, local, signaled: true });
+    }
+}
+
+/// Posts READs.
+fn serve_reads<D: Device>(device: &mut D, stats: &mut CoreStats, conn: &mut Conn, c: u16) {
+    while let Some(&slot) = conn.read_waits.front() {
+        let at = conn.slot(slot).segment;
+        let Some(&segment) = conn.queue.segments(slot).get(usize::from(at)) else {
+            conn.read_waits.pop_front();
+            continue;
+        };
+        if conn.reads >= conn.limits.max_reads || conn.sends >= conn.limits.max_send_wr {
+            stats.read_waits += 1;
+            return;
+        }
+        let id = wr_id(Kind::Read, c, conn.generation, slot.0);
+        let state = conn.slot(slot);
+        let local = state.buffer.slice(state.moved, segment.len);
+        state.moved += segment.len;
+        state.segment += 1;
+        state.credits += 1;
+        state.signaled += 1;
+        conn.sends += 1;
+        conn.reads += 1;
+        conn.signaled += 1;
+        stats.reads += 1;
+        let op = SendOp::Read { remote: remote(&segment) };
+        device.post_send(conn.qp, SendWr { wr_id: id, op, local, signaled: true });
+    }
+}
+
+/// How many RDMA WRITEs it takes to push so many bytes over segments: at most as many as there are.
+#[inline]
+pub(super) fn writes(segments: &[RemoteSegment], push: u32) -> u8 {
+    let (mut left, mut count) = (push, 0);
+    for segment in segments {
+        if left == 0 {
+            break;
+        }
+        left -= segment.len.min(left);
         count += 1;
     }
     count
 }
 
 /// Posts the next `count` RDMA WRITEs of a response; the last asks for a completion if `signal`.
+#[inline]
 fn post_writes<D: Device>(
     device: &mut D,
     conn: &mut Conn,
@@ -179,6 +173,7 @@ fn post_writes<D: Device>(
     }
     // At most as many as a command has segments.
     state.segment += count as u8;
+    state.writes -= count as u8;
     state.credits += count as u16;
     *sends += count;
     if signal && count > 0 {
