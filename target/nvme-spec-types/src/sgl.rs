@@ -76,7 +76,7 @@ impl SglDescriptor {
 
     /// Reads a descriptor. Total: what is not understood is
     /// [`SglDescriptor::Unknown`].
-    #[inline]
+    #[inline(always)] // where one form is looked for, the others are gone
     pub fn from_bytes(bytes: &[u8; SGL_DESCRIPTOR_SIZE]) -> Self {
         let first: u64 = get(bytes, 0);
         let len: u32 = get(bytes, 8);
@@ -167,7 +167,7 @@ impl SglDescriptor {
 
 impl Field for SglDescriptor {
     const SIZE: usize = SGL_DESCRIPTOR_SIZE;
-    #[inline]
+    #[inline(always)]
     fn get(bytes: &[u8]) -> Self {
         let mut descriptor = [0; SGL_DESCRIPTOR_SIZE];
         descriptor.copy_from_slice(bytes);

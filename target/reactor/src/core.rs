@@ -39,6 +39,7 @@ mod limits;
 mod plant;
 mod receive;
 mod send;
+mod stages;
 #[cfg(test)]
 mod tests;
 
@@ -57,6 +58,8 @@ pub use plant::Plant;
 use rdma::{CoreIndex, Device, Now, PollSource, Wc, WireCounters};
 use receive::Ring;
 use region::{PAGE_SIZE, Region, Span};
+use stages::Probe;
+pub use stages::{Stage, StageLatency};
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
@@ -158,6 +161,8 @@ pub struct CoreStats {
     pub pull_latency: Latency,
     /// Of that, the time that operations took on disks.
     pub disk_latency: Latency,
+    /// Where a sample of the commands spent their time.
+    pub stages: StageLatency,
     /// What the device counted of its packets; zeroes where it does not tell.
     pub wire: WireCounters,
     /// Queues here now, orphans included (a level, not a count).
@@ -220,6 +225,7 @@ pub struct Core<D: Device, B: BlockIo> {
     buffer_waits: VecDeque<BufferWait>,
     claims: Claims,
     lines: Lines,
+    probe: Probe,
     /// Connections with something staged for `serve`, each once.
     dirty: Vec<u16>,
     /// What the queue at hand asks for; empty between events.
@@ -229,7 +235,7 @@ pub struct Core<D: Device, B: BlockIo> {
     wcs: Vec<Wc>,
     dones: Vec<IoDone>,
     scratch: Box<[u8; PAGE_SIZE]>,
-    /// But for levels, and for the disk latency of backings that are here: those count their own.
+    /// But for levels, stages, and the disk latency of backings that are here: those count their own.
     stats: CoreStats,
     /// The time of the turn or message at hand, in nanoseconds.
     now_ns: u64,
@@ -289,6 +295,7 @@ impl<D: Device, B: BlockIo> Core<D, B> {
             buffer_waits: VecDeque::new(),
             claims: Claims::default(),
             lines: Lines::default(),
+            probe: Probe::default(),
             dirty: Vec::new(),
             actions: Vec::with_capacity(512),
             to_close: None,
@@ -457,6 +464,7 @@ impl<D: Device, B: BlockIo> Core<D, B> {
             standing_bytes: self.standing.used(),
             wire: self.device.counters(),
             disk_latency,
+            stages: self.probe.latency(),
             ..self.stats
         }
     }

@@ -516,7 +516,7 @@ pub(super) fn look_up(
 }
 
 /// A namespace of a view.
-#[inline]
+#[inline(always)]
 fn find(view: &SubsystemView, nsid: u32) -> Result<&NamespaceView, Status> {
     view.namespace(nsid).map(|found| &**found).ok_or_else(|| view.absent(nsid).with_dnr())
 }

@@ -18,6 +18,8 @@ mod views;
 pub(crate) use body::Body;
 pub(crate) use routes::encode;
 pub(crate) use server::{serve_control, serve_metrics};
+#[cfg(test)]
+pub(crate) use views::Stages;
 pub(crate) use views::{Core, Failure, Host, PlanView, Status};
 
 use crate::events::Events;

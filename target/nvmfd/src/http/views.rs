@@ -3,7 +3,7 @@
 use crate::change::Plan;
 use crate::config::Tuning;
 use crate::status::{Io, Picture};
-use reactor::core::{CoreStats, Latency};
+use reactor::core::{CoreStats, Latency, Stage, StageLatency};
 use reactor::run::{PollMode, Shown};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -119,6 +119,7 @@ pub(crate) struct Core {
     pub(crate) command_ns: u64,
     pub(crate) disk_times: u64,
     pub(crate) disk_ns: u64,
+    pub(crate) stages: Stages,
     /// Packets sent again, where the RDMA provider sees packets.
     pub(crate) packets_resent: u64,
     /// Bytes in use now: for transfers, and for receives.
@@ -126,10 +127,48 @@ pub(crate) struct Core {
     pub(crate) receive_bytes: u64,
 }
 
+/// Where a sample of a core's commands spent their time: means in microseconds, of those that passed
+/// the stage.
+#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
+pub(crate) struct Stages {
+    /// Waiting for its turn, by a limit.
+    pub(crate) received_us: f64,
+    /// Waiting for a buffer.
+    pub(crate) buffer_us: f64,
+    /// Data coming from the host.
+    pub(crate) data_in_us: f64,
+    /// Operations on disks.
+    pub(crate) disk_us: f64,
+    /// Waiting to be posted.
+    pub(crate) data_out_us: f64,
+    /// From the post of the response to the host's acknowledgement.
+    pub(crate) sent_us: f64,
+    /// Commands followed to their end.
+    pub(crate) commands: u64,
+}
+
+impl Stages {
+    fn of(stages: &StageLatency) -> Stages {
+        let mean_of = |stage| mean(stages.of(stage));
+        Stages {
+            received_us: mean_of(Stage::Received),
+            buffer_us: mean_of(Stage::Buffer),
+            data_in_us: mean_of(Stage::DataIn),
+            disk_us: mean_of(Stage::Disk),
+            data_out_us: mean_of(Stage::DataOut),
+            sent_us: mean_of(Stage::Sent),
+            commands: stages.of(Stage::Sent).total(),
+        }
+    }
+}
+
+/// In microseconds; 0 of none.
+fn mean(latency: &Latency) -> f64 {
+    latency.sum_ns() as f64 / latency.total().max(1) as f64 / 1e3
+}
+
 impl Core {
     fn of(core: usize, stats: &CoreStats) -> Core {
-        let mean =
-            |latency: &Latency| latency.sum_ns() as f64 / latency.total().max(1) as f64 / 1e3;
         Core {
             core,
             queues: stats.queues,
@@ -152,6 +191,7 @@ impl Core {
             command_ns: stats.command_latency.sum_ns(),
             disk_times: stats.disk_latency.total(),
             disk_ns: stats.disk_latency.sum_ns(),
+            stages: Stages::of(&stats.stages),
             packets_resent: stats.wire.resent,
             transfer_bytes: stats.transfer_bytes,
             receive_bytes: stats.standing_bytes,

@@ -7,7 +7,7 @@ use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric};
 use prometheus_client::metrics::counter::ConstCounter;
 use prometheus_client::metrics::gauge::ConstGauge;
 use prometheus_client::registry::Unit;
-use reactor::core::{CoreStats, Latency};
+use reactor::core::{CoreStats, Latency, Stage};
 use reactor::run::Shown;
 use std::collections::BTreeMap;
 use std::fmt::Error;
@@ -128,8 +128,8 @@ impl Scrape {
 
     /// How long things took on each core.
     fn times(&self, out: &mut DescriptorEncoder<'_>) -> Result<(), Error> {
-        type Stage = (&'static str, &'static str, fn(&CoreStats) -> Latency);
-        let stages: [Stage; 3] = [
+        type Part = (&'static str, &'static str, fn(&CoreStats) -> Latency);
+        let parts: [Part; 3] = [
             ("command_latency", "From a command's capsule to its response", |core| {
                 core.command_latency
             }),
@@ -138,12 +138,20 @@ impl Scrape {
             }),
             ("command_disk_latency", "Of that, waiting for the disk", |core| core.disk_latency),
         ];
-        for (name, help, latency) in stages {
+        for (name, help, latency) in parts {
             let all = self.shown().map(|(core, shown)| (of_core(core), latency(&shown.core)));
             let times = all.map(|(labels, latency)| (labels, Times(latency)));
             samples(out, Family(name, help, Some(Unit::Seconds)), times)?;
         }
-        Ok(())
+        let each = self.shown().flat_map(|(core, shown)| {
+            Stage::ALL.into_iter().map(move |stage| {
+                let mut labels = of_core(core);
+                labels.push(("stage", stage.name().to_owned()));
+                (labels, Times(*shown.core.stages.of(stage)))
+            })
+        });
+        let help = "Where one command of 61 spent its time";
+        samples(out, Family("command_stage_latency", help, Some(Unit::Seconds)), each)
     }
 
     /// Responses that were no success.

@@ -65,6 +65,7 @@ fn counters_are_total_and_units_are_in_the_names() {
         format!("nvmfd_disk_operations_in_flight{name}}} 5.0"),
         format!("nvmfd_disk_latency_seconds_bucket{{le=\"+Inf\",{}}} 0", &name[1..]),
         "# TYPE nvmfd_disk_latency_seconds histogram".to_owned(),
+        "nvmfd_command_stage_latency_seconds_count{core=\"1\",stage=\"data_in\"} 0".to_owned(),
         "# TYPE nvmfd_namespace_data_bytes counter".to_owned(),
     ] {
         assert!(text.lines().any(|other| other == line), "{line} is not in\n{text}");

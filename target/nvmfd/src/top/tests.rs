@@ -1,5 +1,5 @@
 use super::*;
-use crate::http::{Core, Status};
+use crate::http::{Core, Stages, Status};
 use crate::status::{Connection, Io, Namespace};
 use ratatui::Terminal;
 use ratatui::backend::TestBackend;
@@ -48,6 +48,7 @@ fn answers(first: u64, second: u64) -> Answers {
     }
     core["command_us"] = 0.0.into();
     core["disk_us"] = 0.0.into();
+    core["stages"] = serde_json::to_value(Stages::default()).unwrap();
     core["capsules"] = first.into();
     core["command_times"] = first.into();
     core["command_ns"] = (first * 30_000).into();

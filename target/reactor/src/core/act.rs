@@ -3,6 +3,7 @@
 use super::conn::{Conn, Doing, Phase, here, tag};
 use super::receive::{Ring, of_token};
 use super::send::writes;
+use super::stages::Stage;
 use super::{BufferWait, Core};
 use crate::mail::{Range, ToControl};
 use crate::status::exec_status;
@@ -50,7 +51,8 @@ impl<D: Device, B: BlockIo> Core<D, B> {
     fn allocate(&mut self, c: u16, slot: Slot, len: u32) {
         let conn = here(&mut self.conns, c);
         let state = conn.slot(slot);
-        state.begin(self.now_ns);
+        state.begin(self.now_ns, &mut self.probe);
+        state.enter(Stage::Buffer, self.now_ns, &mut self.probe);
         // Nobody overtakes a command that waits.
         let granted = if self.buffer_waits.is_empty() { self.buddy.allocate(len) } else { None };
         match granted {
@@ -83,6 +85,7 @@ impl<D: Device, B: BlockIo> Core<D, B> {
         conn.send_waits.push(slot);
         conn.mark_dirty(c, &mut self.dirty);
         let state = &mut conn.slots[usize::from(slot.0)];
+        state.enter(Stage::DataOut, self.now_ns, &mut self.probe);
         state.doing = Doing::Responding;
         state.segment = 0;
         state.moved = 0;
@@ -152,6 +155,7 @@ impl<D: Device, B: BlockIo> Core<D, B> {
             Action::Pull(slot) => {
                 let to = conn.queue.pull_to(slot);
                 let state = conn.slot(slot);
+                state.enter(Stage::DataIn, self.now_ns, &mut self.probe);
                 state.doing = Doing::Pulling;
                 state.asked_ns = self.now_ns;
                 state.segment = 0;
@@ -186,6 +190,7 @@ impl<D: Device, B: BlockIo> Core<D, B> {
                 self.stats.executes += 1;
                 let command = *conn.queue.command(slot);
                 out.push(ToControl::Execute { key: conn.key, slot, command, data: bytes });
+                conn.slot(slot).lose(&mut self.probe);
                 // The control thread has its copy, and may take long.
                 self.take_back_buffer(c, slot);
             }
@@ -222,7 +227,8 @@ impl<D: Device, B: BlockIo> Core<D, B> {
         }
         let conn = here(&mut self.conns, c);
         let state = &mut conn.slots[usize::from(slot.0)];
-        state.begin(self.now_ns);
+        state.begin(self.now_ns, &mut self.probe);
+        state.enter(Stage::Disk, self.now_ns, &mut self.probe);
         let backing = at.and_then(|at| {
             let backing = self.backings[usize::from(at)].as_mut()?;
             let stays = !backing.removing || resumed || self.claims.uses(io.backing.0);
@@ -272,7 +278,9 @@ impl<D: Device, B: BlockIo> Core<D, B> {
         }
         let held_back = self.claims.holds_back(c, slot, io, &touched(io));
         if held_back {
-            here(&mut self.conns, c).slot(slot).begin(self.now_ns);
+            let state = here(&mut self.conns, c).slot(slot);
+            state.begin(self.now_ns, &mut self.probe);
+            state.enter(Stage::Disk, self.now_ns, &mut self.probe);
             self.stats.claim_waits += 1;
         }
         held_back

@@ -1,6 +1,6 @@
 //! The end of a connection.
 
-use super::conn::{Doing, Phase};
+use super::conn::{Doing, Phase, here};
 use super::{Core, NONE};
 use crate::mail::ToControl;
 use backing::BlockIo;
@@ -36,6 +36,7 @@ impl<D: Device, B: BlockIo> Core<D, B> {
         self.drop_held_back(now, c, out);
         for at in 0..self.conn(c).slots.len() {
             let slot = Slot(at as u16);
+            here(&mut self.conns, c).slot(slot).lose(&mut self.probe);
             let state = *self.conn(c).slot(slot);
             if state.signaled > 0 || state.ios > 0 {
                 continue; // it ends when those do

@@ -2,6 +2,7 @@
 
 use super::conn::{Conn, Doing, Kind, Phase, here, parts, tag_parts, there};
 use super::receive::token;
+use super::stages::Probe;
 use super::{Core, CoreStats, NONE};
 use crate::mail::ToControl;
 use crate::status::exec_status;
@@ -63,7 +64,14 @@ impl<D: Device, B: BlockIo> Core<D, B> {
             conn.mark_dirty(number, &mut self.dirty);
         }
         if done {
-            let buffer = answer(conn, slot, &mut self.stats, self.now_ns, &mut self.actions);
+            let buffer = answer(
+                conn,
+                slot,
+                &mut self.stats,
+                &mut self.probe,
+                self.now_ns,
+                &mut self.actions,
+            );
             self.free_buffer(buffer);
             self.carry_out(now, number, out);
         }
@@ -106,7 +114,8 @@ impl<D: Device, B: BlockIo> Core<D, B> {
         out: &mut Vec<ToControl<D::Endpoint>>,
     ) {
         let conn = here(&mut self.conns, c);
-        let buffer = answer(conn, slot, &mut self.stats, self.now_ns, &mut self.actions);
+        let buffer =
+            answer(conn, slot, &mut self.stats, &mut self.probe, self.now_ns, &mut self.actions);
         self.free_buffer(buffer);
         self.carry_out(now, c, out);
     }
@@ -231,6 +240,7 @@ fn answer(
     conn: &mut Conn,
     slot: Slot,
     stats: &mut CoreStats,
+    probe: &mut Probe,
     now_ns: u64,
     actions: &mut Vec<Action>,
 ) -> Span {
@@ -242,6 +252,9 @@ fn answer(
     }
     let ends = closing || doing == Doing::Responding;
     let buffer = if ends { std::mem::take(&mut state.buffer) } else { Span::default() };
+    if ends && std::mem::take(&mut state.marked) {
+        probe.end(now_ns);
+    }
     match doing {
         Doing::Responding => conn.queue.on_sent(slot, actions),
         Doing::Pulling => conn.queue.on_pulled(slot, actions),

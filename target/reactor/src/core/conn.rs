@@ -1,6 +1,7 @@
 //! A queue's connection as its core sees it.
 
 use super::CoreConfig;
+use super::stages::{Probe, Stage};
 use crate::mail::{QueueParams, Range};
 use nvmf::queue::{Queue, QueueConfig};
 use nvmf::view::QueueActivity;
@@ -65,6 +66,8 @@ pub(super) struct SlotState {
     pub(super) began_ns: u64,
     /// When what it waits for now was asked for: data, or an operation.
     pub(super) asked_ns: u64,
+    /// Whether the probe follows its command.
+    pub(super) marked: bool,
 }
 
 impl SlotState {
@@ -83,12 +86,30 @@ impl SlotState {
         touches: Range::NONE,
         began_ns: 0,
         asked_ns: 0,
+        marked: false,
     };
 
     /// Something is done for its command: the first time, that is when the command begins.
-    pub(super) fn begin(&mut self, now_ns: u64) {
+    #[inline]
+    pub(super) fn begin(&mut self, now_ns: u64, probe: &mut Probe) {
         if self.began_ns == 0 {
             self.began_ns = now_ns;
+            self.marked |= probe.begins(now_ns);
+        }
+    }
+
+    /// Its command comes to a stage.
+    #[inline]
+    pub(super) fn enter(&self, stage: Stage, now_ns: u64, probe: &mut Probe) {
+        if self.marked {
+            probe.enter(stage, now_ns);
+        }
+    }
+
+    /// Its command is not followed any further.
+    pub(super) fn lose(&mut self, probe: &mut Probe) {
+        if std::mem::take(&mut self.marked) {
+            probe.lose();
         }
     }
 }

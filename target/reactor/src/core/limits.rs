@@ -14,7 +14,7 @@
 //! nobody waits looks at an empty list once a turn.
 
 use super::Core;
-use super::conn::Phase;
+use super::conn::{Phase, here};
 use crate::mail::ToControl;
 use backing::BlockIo;
 use nvmf::Slot;
@@ -102,9 +102,8 @@ impl<D: Device, B: BlockIo> Core<D, B> {
         };
         let waiting = Waiting { conn: c, slot, commands, bytes };
         if let Some(line) = self.lines.lines.iter_mut().find(same) {
-            self.stats.turn_waits += 1;
             line.waiting.push_back(waiting);
-            self.move_data(c, slot);
+            self.joined(c, slot);
             return;
         }
         match not_before(now, limits) {
@@ -113,16 +112,18 @@ impl<D: Device, B: BlockIo> Core<D, B> {
                 conn.queue.on_turn(slot, actions);
             }
             Some(due) => {
-                self.stats.turn_waits += 1;
                 let limits = limits.map(|limit| limit.cloned());
                 self.lines.lines.push(Line { limits, waiting: VecDeque::from([waiting]), due });
-                self.move_data(c, slot);
+                self.joined(c, slot);
             }
         }
     }
 
     /// A command has joined a line: its receive need not wait, if it is wanted.
-    fn move_data(&mut self, c: u16, slot: Slot) {
+    fn joined(&mut self, c: u16, slot: Slot) {
+        self.stats.turn_waits += 1;
+        let now_ns = self.now_ns;
+        here(&mut self.conns, c).slot(slot).marked |= self.probe.begins(now_ns);
         let queue = &self.conn(c).queue;
         if let Some((from, len)) = queue.waits_with_data(slot)
             && self.vacate_recv(c, slot, from, len)

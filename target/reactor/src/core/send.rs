@@ -1,6 +1,7 @@
 //! Posting responses and RDMA READs, as far as credits go.
 
 use super::conn::{Conn, Kind, Phase, wr_id};
+use super::stages::{Probe, Stage};
 use super::{Core, CoreStats};
 use backing::BlockIo;
 use nvmf::Slot;
@@ -18,7 +19,7 @@ impl<D: Device, B: BlockIo> Core<D, B> {
     }
 
     fn serve(&mut self, c: u16) {
-        let Core { conns, device, stats, .. } = self;
+        let Core { conns, device, stats, probe, now_ns, .. } = self;
         let Some(conn) = conns[usize::from(c)].as_deref_mut() else { return };
         conn.dirty = false;
         if conn.phase != Phase::Open || !conn.established {
@@ -26,7 +27,7 @@ impl<D: Device, B: BlockIo> Core<D, B> {
         }
         // Responses first: they free what others wait for. While one waits for send credits no READ
         // may take them, or a response of many parts would wait for ever.
-        if serve_responses(device, stats, conn, c) {
+        if serve_responses(device, stats, conn, c, (probe, *now_ns)) {
             serve_reads(device, stats, conn, c);
         }
     }
@@ -46,6 +47,7 @@ fn serve_responses<D: Device>(
     stats: &mut CoreStats,
     conn: &mut Conn,
     c: u16,
+    (probe, now_ns): (&mut Probe, u64),
 ) -> bool {
     // Responses whose SENDs are posted, those whose WRITEs are too, and the bytes of the difference.
     let (mut sent, mut written, mut bytes) = (0, 0, 0);
@@ -69,6 +71,7 @@ fn serve_responses<D: Device>(
             reads_may_follow = false;
             break;
         }
+        state.enter(Stage::Sent, now_ns, probe);
         state.credits += 1;
         state.signaled += 1;
         state.sent = true;
@@ -88,7 +91,11 @@ fn serve_responses<D: Device>(
     }
     post_sends(device, conn, c, sent..written);
     stats.responses += written as u64;
-    conn.send_waits.drain(..written);
+    if written == conn.send_waits.len() {
+        conn.send_waits.clear();
+    } else {
+        conn.send_waits.drain(..written);
+    }
     reads_may_follow
 }
 

@@ -35,6 +35,45 @@ fn a_write_is_timed_from_its_capsule_to_its_response_with_its_parts() {
     assert_eq!(of(&rig.core.stats().command_latency), (2, 6 * MS));
 }
 
+/// Of each stage that was passed: how often, and the milliseconds in it.
+fn stages(rig: &Rig) -> Vec<(Stage, u64, u64)> {
+    let latency = rig.core.stats().stages;
+    let all = Stage::ALL.into_iter().map(|stage| (stage, *latency.of(stage)));
+    let passed = all.filter(|(_, latency)| latency.total() > 0);
+    passed.map(|(stage, of)| (stage, of.total(), of.sum_ns() / MS)).collect()
+}
+
+#[test]
+fn the_stages_of_a_write_add_up_to_its_time() {
+    let mut rig = Rig::serving(LIMITS);
+    rig.capsule(&write(5, 8192), &[]);
+    pass(&mut rig, 2);
+    rig.sends_done();
+    pass(&mut rig, 3);
+    rig.io_done();
+    pass(&mut rig, 7);
+    rig.sends_done();
+    let expected = [
+        (Stage::Received, 1, 0),
+        (Stage::Buffer, 1, 0),
+        (Stage::DataIn, 1, 2),
+        (Stage::Disk, 1, 3),
+        (Stage::DataOut, 1, 0),
+        (Stage::Sent, 1, 7),
+    ];
+    assert_eq!(stages(&rig), expected);
+}
+
+#[test]
+fn the_next_command_is_followed_after_the_connection_of_the_last_has_ended() {
+    let mut rig = Rig::serving(LIMITS);
+    rig.capsule(&read(1, 4096), &[]);
+    rig.core.handle(rig.now, ToCore::Close(KEY), &mut rig.out);
+    let free = rig.core.probe.begins(0) || (0..100).any(|_| rig.core.probe.begins(0));
+    assert!(free);
+    assert!(stages(&rig).iter().all(|&(stage, ..)| stage != Stage::Sent));
+}
+
 #[test]
 fn the_time_on_a_disk_stays_told_when_the_disk_is_gone() {
     let mut rig = Rig::serving(LIMITS);
