@@ -14,7 +14,8 @@
 //!
 //! - A *send credit* is a place in the queue pair's send queue. A response takes one for its SEND
 //!   and one for each RDMA WRITE before it; all come back with the SEND's completion, the only one
-//!   asked for. A READ takes one, and a READ credit, until its own completion.
+//!   asked for. A READ takes one, and a READ credit, until its own completion. So much of what hosts
+//!   write is asked for ahead, and no more, by all connections of a core (`core/pulls.rs`).
 //! - A *response credit* is a receive that the host has posted: no more responses are under way than
 //!   the host said it is ready for.
 //!
@@ -37,6 +38,7 @@ mod latency;
 mod limits;
 #[cfg(feature = "plant")]
 mod plant;
+mod pulls;
 mod receive;
 mod send;
 mod stages;
@@ -55,6 +57,7 @@ use nvmf::queue::{Action, CloseReason};
 use nvmf::{QueueKey, Slot};
 #[cfg(feature = "plant")]
 pub use plant::Plant;
+use pulls::Pulls;
 use rdma::{CoreIndex, Device, Now, PollSource, Wc, WireCounters};
 use receive::Ring;
 use region::{PAGE_SIZE, Region, Span};
@@ -143,6 +146,8 @@ pub struct CoreStats {
     pub buffer_waits: u64,
     /// Times that a command had to wait for an RDMA READ credit.
     pub read_waits: u64,
+    /// Turns in which READs had to wait, since enough was asked for ahead.
+    pub window_waits: u64,
     /// Times that a response had to wait for a send or response credit.
     pub send_waits: u64,
     /// Writes whose data was moved out of a receive, since a shared receive queue ran low.
@@ -225,6 +230,7 @@ pub struct Core<D: Device, B: BlockIo> {
     buffer_waits: VecDeque<BufferWait>,
     claims: Claims,
     lines: Lines,
+    pulls: Pulls,
     probe: Probe,
     /// Connections with something staged for `serve`, each once.
     dirty: Vec<u16>,
@@ -295,6 +301,7 @@ impl<D: Device, B: BlockIo> Core<D, B> {
             buffer_waits: VecDeque::new(),
             claims: Claims::default(),
             lines: Lines::default(),
+            pulls: Pulls::default(),
             probe: Probe::default(),
             dirty: Vec::new(),
             actions: Vec::with_capacity(512),
@@ -417,6 +424,9 @@ impl<D: Device, B: BlockIo> Core<D, B> {
             self.grant_buffers(now, out);
         }
         self.serve_dirty();
+        if self.pulls.any() {
+            self.pull();
+        }
         self.device.flush(now);
         self.io.flush(now);
         worked |= out.len() != told;

@@ -208,7 +208,7 @@ impl Scrape {
     }
 
     fn cores(&self, out: &mut DescriptorEncoder<'_>) -> Result<(), Error> {
-        let counts: [OfCore; 24] = [
+        let counts: [OfCore; 25] = [
             (Family("core_turns", "Turns of a core's loop", None), |core| core.turns),
             (Family("core_busy_turns", "Turns that found work", None), |core| core.busy_turns),
             (Family("core_capsules", "Commands received", None), |core| core.capsules),
@@ -238,6 +238,10 @@ impl Scrape {
             (Family("core_read_waits", "Waits for an RDMA READ credit", None), |core| {
                 core.read_waits
             }),
+            (
+                Family("core_window_waits", "Turns in which RDMA READs waited for others", None),
+                |core| core.window_waits,
+            ),
             (Family("core_send_waits", "Waits for a send credit", None), |core| core.send_waits),
             (Family("core_queues_attached", "Queues taken in", None), |core| core.attached),
             (Family("core_queues_refused", "Queues refused for lack of memory", None), |core| {

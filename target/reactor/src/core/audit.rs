@@ -4,6 +4,7 @@ use super::Core;
 use super::conn::{Conn, Doing};
 use super::receive::{RecvState, of_token};
 use backing::BlockIo;
+use nvmf::Slot;
 use rdma::Device;
 
 /// Fails with words when `held` and `counted` differ.
@@ -21,7 +22,7 @@ impl<D: Device, B: BlockIo> Core<D, B> {
     /// # Errors
     /// What does not add up.
     pub fn audit(&self) -> Result<(), String> {
-        let (mut buffers, mut buffer_bytes) = (0, 0);
+        let (mut buffers, mut buffer_bytes, mut pulled) = (0, 0, 0);
         let mut ios = 0;
         let mut held = vec![0u64; self.rings.len()];
         for conn in self.conns.iter().flatten() {
@@ -35,6 +36,10 @@ impl<D: Device, B: BlockIo> Core<D, B> {
                 own_ios += u64::from(state.ios);
                 if state.doing == Doing::Pulling {
                     reads += u64::from(state.signaled);
+                    let last = usize::from(state.segment);
+                    let segments = conn.queue.segments(Slot(at as u16));
+                    let under_way = &segments[last - usize::from(state.signaled)..last];
+                    pulled += under_way.iter().map(|segment| u64::from(segment.len)).sum::<u64>();
                 }
                 if !state.buffer.is_empty() {
                     buffers += 1;
@@ -69,6 +74,7 @@ impl<D: Device, B: BlockIo> Core<D, B> {
                 held[usize::from(ring)] += 1;
             }
         }
+        same("bytes that are pulled", pulled, self.pulls.bytes)?;
         same("buffers", buffers, self.buddy.used().0.into())?;
         same("bytes of buffers", buffer_bytes, self.buddy.used().1)?;
         for (ring, held) in self.rings.iter().zip(held) {

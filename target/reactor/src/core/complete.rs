@@ -34,6 +34,9 @@ impl<D: Device, B: BlockIo> Core<D, B> {
             self.stats.strays += 1;
             return;
         };
+        if kind == Kind::Read {
+            self.pulls.ended(conn, slot);
+        }
         let state = &mut conn.slots[usize::from(slot.0)];
         // A READ gives its own credit back, the others those of all before them.
         let credits = if kind == Kind::Read { 1 } else { state.credits };

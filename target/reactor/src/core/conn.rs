@@ -137,6 +137,10 @@ pub(super) struct Conn {
     pub(super) established: bool,
     /// Whether it is on the list of connections to serve.
     pub(super) dirty: bool,
+    /// Whether it is in line for an RDMA READ.
+    pub(super) in_line: bool,
+    /// Whether send credits are for responses alone, since one waits for them.
+    pub(super) responses_first: bool,
     /// Send credits taken, at most `limits.max_send_wr`.
     pub(super) sends: u32,
     /// READ credits taken, at most `limits.max_reads`.
@@ -188,6 +192,8 @@ impl Conn {
             phase: Phase::Open,
             established: false,
             dirty: false,
+            in_line: false,
+            responses_first: false,
             sends: 0,
             reads: 0,
             responses: 0,

@@ -1,4 +1,4 @@
-//! Posting responses and RDMA READs, as far as credits go.
+//! Posting responses, as far as credits go.
 
 use super::conn::{Conn, Kind, Phase, wr_id};
 use super::stages::{Probe, Stage};
@@ -19,7 +19,7 @@ impl<D: Device, B: BlockIo> Core<D, B> {
     }
 
     fn serve(&mut self, c: u16) {
-        let Core { conns, device, stats, probe, now_ns, .. } = self;
+        let Core { conns, device, stats, probe, pulls, now_ns, .. } = self;
         let Some(conn) = conns[usize::from(c)].as_deref_mut() else { return };
         conn.dirty = false;
         if conn.phase != Phase::Open || !conn.established {
@@ -27,9 +27,8 @@ impl<D: Device, B: BlockIo> Core<D, B> {
         }
         // Responses first: they free what others wait for. While one waits for send credits no READ
         // may take them, or a response of many parts would wait for ever.
-        if serve_responses(device, stats, conn, c, (probe, *now_ns)) {
-            serve_reads(device, stats, conn, c);
-        }
+        conn.responses_first = !serve_responses(device, stats, conn, c, (probe, *now_ns));
+        pulls.join(conn, c);
     }
 }
 
@@ -112,34 +111,6 @@ fn post_sends<D: Device>(device: &mut D, conn: &Conn, c: u16, which: Range<usize
     }
 }
 
-/// Posts READs.
-fn serve_reads<D: Device>(device: &mut D, stats: &mut CoreStats, conn: &mut Conn, c: u16) {
-    while let Some(&slot) = conn.read_waits.front() {
-        let at = conn.slot(slot).segment;
-        let Some(&segment) = conn.queue.segments(slot).get(usize::from(at)) else {
-            conn.read_waits.pop_front();
-            continue;
-        };
-        if conn.reads >= conn.limits.max_reads || conn.sends >= conn.limits.max_send_wr {
-            stats.read_waits += 1;
-            return;
-        }
-        let id = wr_id(Kind::Read, c, conn.generation, slot.0);
-        let state = conn.slot(slot);
-        let local = state.buffer.slice(state.moved, segment.len);
-        state.moved += segment.len;
-        state.segment += 1;
-        state.credits += 1;
-        state.signaled += 1;
-        conn.sends += 1;
-        conn.reads += 1;
-        conn.signaled += 1;
-        stats.reads += 1;
-        let op = SendOp::Read { remote: remote(&segment) };
-        device.post_send(conn.qp, SendWr { wr_id: id, op, local, signaled: true });
-    }
-}
-
 /// How many RDMA WRITEs it takes to push so many bytes over segments: at most as many as there are.
 #[inline]
 pub(super) fn writes(segments: &[RemoteSegment], push: u32) -> u8 {
@@ -189,6 +160,6 @@ fn post_writes<D: Device>(
     }
 }
 
-fn remote(segment: &RemoteSegment) -> RemoteAddr {
+pub(super) fn remote(segment: &RemoteSegment) -> RemoteAddr {
     RemoteAddr { addr: segment.addr, rkey: segment.rkey }
 }

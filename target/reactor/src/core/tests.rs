@@ -7,6 +7,7 @@ mod fake;
 mod flow;
 mod limits;
 mod memory;
+mod pulls;
 mod soak;
 mod times;
 

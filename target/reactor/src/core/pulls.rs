@@ -1,0 +1,133 @@
+//! RDMA READs, as far as credits and the window go.
+//!
+//! # Contract
+//! All that hosts write to a core comes through one pair of ends: its part of the card, or its socket.
+//! What was asked for ahead stands in line there, and a small command that comes after it waits. So no
+//! more than [`WINDOW`] bytes are asked for at a time, by all connections of the core together (a
+//! single READ may be larger): enough to keep any link busy, and little enough to wait for.
+//!
+//! Connections with something to read stand in line, and each has one READ when it comes to the front.
+//! One without credits leaves the line: it is served again when a work request of its own ends.
+
+use super::Core;
+use super::conn::{Conn, Kind, here, wr_id};
+use super::send::remote;
+use backing::BlockIo;
+use nvmf::Slot;
+use rdma::{Device, SendOp, SendWr};
+use std::collections::VecDeque;
+
+/// Bytes that are asked for ahead: what a link of 400 Gbit/s brings in 20 µs.
+pub(super) const WINDOW: u64 = 1 << 20;
+
+/// What is asked for, and who waits to ask.
+#[derive(Debug, Default)]
+pub(super) struct Pulls {
+    /// Bytes of the READs that are under way.
+    pub(super) bytes: u64,
+    /// Connections in line, each once.
+    line: VecDeque<u16>,
+}
+
+impl Pulls {
+    /// Whether anybody is in line.
+    #[inline]
+    pub(super) fn any(&self) -> bool {
+        !self.line.is_empty()
+    }
+
+    /// Takes a connection that closes out of the line.
+    pub(super) fn forget(&mut self, c: u16) {
+        self.line.retain(|&other| other != c);
+    }
+
+    /// Puts a connection in line, unless it is there or has nothing to read.
+    #[inline]
+    pub(super) fn join(&mut self, conn: &mut Conn, c: u16) {
+        if !conn.in_line && !conn.read_waits.is_empty() {
+            conn.in_line = true;
+            self.line.push_back(c);
+        }
+    }
+
+    /// A READ of a slot has ended: the first of those that are under way for it, which are still
+    /// counted.
+    pub(super) fn ended(&mut self, conn: &Conn, slot: Slot) {
+        let state = &conn.slots[usize::from(slot.0)];
+        let first = usize::from(state.segment) - usize::from(state.signaled);
+        self.bytes -= u64::from(conn.queue.segments(slot)[first].len);
+    }
+}
+
+/// What keeps a connection from its next READ.
+enum Next {
+    Posted,
+    NothingLeft,
+    NoCredit,
+    NoWindow,
+}
+
+impl<D: Device, B: BlockIo> Core<D, B> {
+    /// Gives READs to those in line.
+    #[inline(never)]
+    pub(super) fn pull(&mut self) {
+        while let Some(&c) = self.pulls.line.front() {
+            match self.next_read(c) {
+                Next::Posted => self.pulls.line.rotate_left(1),
+                Next::NoWindow => {
+                    self.stats.window_waits += 1;
+                    return;
+                }
+                Next::NoCredit => {
+                    self.stats.read_waits += 1;
+                    self.leave_line(c);
+                }
+                Next::NothingLeft => self.leave_line(c),
+            }
+        }
+    }
+
+    fn leave_line(&mut self, c: u16) {
+        self.pulls.line.pop_front();
+        self.conn(c).in_line = false;
+    }
+
+    /// Posts the next READ of a connection.
+    fn next_read(&mut self, c: u16) -> Next {
+        let Core { conns, device, stats, pulls, .. } = self;
+        let conn = here(conns, c);
+        let (slot, segment) = loop {
+            let Some(&slot) = conn.read_waits.front() else { return Next::NothingLeft };
+            let at = usize::from(conn.slot(slot).segment);
+            match conn.queue.segments(slot).get(at) {
+                Some(&segment) => break (slot, segment),
+                None => conn.read_waits.pop_front(),
+            };
+        };
+        if conn.reads >= conn.limits.max_reads
+            || conn.sends >= conn.limits.max_send_wr
+            || conn.responses_first
+        {
+            return Next::NoCredit;
+        }
+        let bytes = u64::from(segment.len);
+        if pulls.bytes > 0 && pulls.bytes + bytes > WINDOW {
+            return Next::NoWindow;
+        }
+        pulls.bytes += bytes;
+        let id = wr_id(Kind::Read, c, conn.generation, slot.0);
+        let state = conn.slot(slot);
+        let local = state.buffer.slice(state.moved, segment.len);
+        state.moved += segment.len;
+        state.segment += 1;
+        state.credits += 1;
+        state.signaled += 1;
+        conn.sends += 1;
+        conn.reads += 1;
+        conn.signaled += 1;
+        stats.reads += 1;
+        let op = SendOp::Read { remote: remote(&segment) };
+        device.post_send(conn.qp, SendWr { wr_id: id, op, local, signaled: true });
+        Next::Posted
+    }
+}

@@ -1,0 +1,67 @@
+//! How much is asked of hosts ahead, by all connections together.
+
+use super::*;
+use crate::core::pulls::WINDOW;
+use rdma::WcStatus;
+
+const QPS: [QpId; 3] = [QpId(1), QpId(2), QpId(3)];
+const READS: usize = 16;
+
+/// Three hosts with eight large writes each, which is more than the window; what was posted for them.
+fn crowded() -> (Rig, Vec<(QpId, SendWr)>) {
+    assert_eq!(READS as u64 * u64::from(MAX_TRANSFER), WINDOW);
+    let mut rig = Rig::new(4 << 20);
+    for qp in QPS {
+        let limits = QpLimits { max_reads: 8, ..LIMITS };
+        rig.open(QueueKey(qp.0.into()), endpoint(qp, limits), params());
+    }
+    for qp in QPS {
+        (0..8).for_each(|cid| rig.deliver(qp, &write(cid, MAX_TRANSFER), &[]));
+    }
+    let posted = rig.turn();
+    (rig, posted)
+}
+
+fn of(posted: &[(QpId, SendWr)], qp: QpId) -> usize {
+    posted.iter().filter(|(on, wr)| *on == qp && is_read(wr)).count()
+}
+
+#[test]
+fn no_more_is_asked_for_ahead_than_the_window_and_each_host_has_its_part() {
+    let (mut rig, posted) = crowded();
+    assert_eq!(posted.len(), READS);
+    let mut each = QPS.map(|qp| of(&posted, qp));
+    each.sort_unstable();
+    assert_eq!(each, [5, 5, 6]);
+    assert_eq!(rig.turn(), [], "the window is full");
+    assert!(rig.core.stats().window_waits >= 2);
+    let mut more = 0;
+    for _ in 0..8 {
+        more += rig.sends_done().len();
+    }
+    assert_eq!(more, 3 * 8 - READS, "all are read in the end");
+    assert_eq!(rig.core.pulls.bytes, 0);
+}
+
+#[test]
+fn a_small_write_comes_next_though_others_have_much_to_write() {
+    let (mut rig, _) = crowded();
+    rig.open(QueueKey(9), endpoint(QpId(9), LIMITS), params());
+    rig.deliver(QpId(9), &write(1, 512), &[]);
+    assert_eq!(of(&rig.turn(), QpId(9)), 0);
+    let mut turns = 0;
+    while of(&rig.turn(), QpId(9)) == 0 {
+        turns += 1;
+        assert!(turns <= QPS.len() + 1, "each of the others once, and one to make room");
+        rig.core.device_mut().complete(QPS[turns % 3], WcStatus::Success);
+    }
+}
+
+#[test]
+fn what_a_host_that_left_had_asked_for_is_free_for_others() {
+    let (mut rig, posted) = crowded();
+    rig.tell(ToCore::Close(QueueKey(1)));
+    let (freed, after) = (of(&posted, QPS[0]), rig.turn());
+    assert!(freed > 0);
+    assert_eq!((after.len(), of(&after, QPS[0])), (freed, 0));
+}
