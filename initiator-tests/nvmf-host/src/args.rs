@@ -89,6 +89,8 @@ pub(crate) enum Command {
     },
     /// Write a pattern over a range, read it back and compare; overwrites the range
     Verify(VerifyArgs),
+    /// Connect as many hosts that do nothing, until standard input ends
+    Hold(HoldArgs),
     /// Measure; the writing modes overwrite the namespace
     Bench(BenchArgs),
     /// Send a capsule of any content and print the completion
@@ -105,6 +107,19 @@ pub(crate) struct ConnectArgs {
     pub(crate) queues: u16,
     /// Commands outstanding on each queue
     #[arg(long, default_value_t = 32)]
+    pub(crate) depth: u16,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct HoldArgs {
+    /// Hosts
+    #[arg(long, default_value_t = 100)]
+    pub(crate) hosts: u32,
+    /// I/O queues of each
+    #[arg(long, default_value_t = 1)]
+    pub(crate) queues: u16,
+    /// Commands that each queue has room for
+    #[arg(long, default_value_t = 127)]
     pub(crate) depth: u16,
 }
 

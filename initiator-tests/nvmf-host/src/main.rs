@@ -4,6 +4,7 @@
 
 mod args;
 mod bench;
+mod hold;
 mod output;
 mod pattern;
 mod progress;
@@ -126,6 +127,7 @@ fn run<P: Provider>(cli: &Cli, provider: &str) -> Result<()> {
             verify::run(session, args, ns)
         }),
         Command::Raw(args) => raw::run::<P>(&peer::<P>(cli)?, args),
+        Command::Hold(args) => hold::run::<P>(&peer::<P>(cli)?, args),
         Command::Bench(args) => bench::run::<P>(&peer::<P>(cli)?, args, provider).context("bench"),
     }
 }

@@ -166,13 +166,18 @@ impl<C: Connector, D: HostDevice<Endpoint = C::Endpoint>> Session<C, D> {
         }
     }
 
+    /// Begins to connect; turns go on with it.
+    pub(crate) fn begin(&mut self) {
+        let now = self.now();
+        self.host.connect(now);
+    }
+
     /// Connects, or says why not.
     ///
     /// # Errors
     /// The target's or the network's refusal.
     pub(crate) fn connect(&mut self) -> Result<()> {
-        let now = self.now();
-        self.host.connect(now);
+        self.begin();
         let mut why = None;
         loop {
             while let Some(event) = self.host.poll_event() {

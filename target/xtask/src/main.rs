@@ -15,6 +15,7 @@ mod linux;
 mod local;
 mod native;
 mod sbom;
+mod scale;
 mod setup;
 mod tidy;
 
@@ -69,6 +70,8 @@ enum BenchCommand {
     Linux(linux::BenchArgs),
     /// The daemon and the userspace host on this machine, one core each.
     Local(local::LocalArgs),
+    /// What more hosts, queues and namespaces cost, in time and memory.
+    Scale(scale::ScaleArgs),
     /// Instructions that a command costs a core: repeatable, and held against what was recorded.
     Cost(cost::CostArgs),
 }
@@ -98,6 +101,7 @@ fn run(command: Command) -> Result<bool> {
         Command::Bench(BenchCommand::Linux(args)) => linux::bench(&args),
         Command::Bench(BenchCommand::Local(args)) => local::run(&args),
         Command::Bench(BenchCommand::Cost(args)) => cost::run(&args),
+        Command::Bench(BenchCommand::Scale(args)) => scale::run(&args),
         Command::Deb(args) => deb::run(&args),
         Command::Static => fixed::run(),
         Command::Deny => deny::run(),

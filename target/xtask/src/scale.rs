@@ -1,0 +1,342 @@
+//! `bench scale`: what more hosts, queues and namespaces cost a daemon on this machine.
+//!
+//! Each count has a daemon of its own, on the null device and soft-RoCE over loopback. Hosts that only
+//! stay connected are one process (`nvmf-host hold`); one more host measures beside them: its IOPS of
+//! 4 KiB random reads, the daemon's processor time for each, and the daemon's resident memory before.
+
+mod plot;
+
+use std::fs;
+use std::io::{BufRead, BufReader};
+use std::net::{IpAddr, Ipv4Addr};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+
+use anyhow::{Context, Result, bail};
+use clap::Args;
+use linux_host::run_quiet;
+use serde_json::{Value, json};
+
+use crate::native::{Folder, Programs, SUBNQN, Serving, check_free};
+
+#[derive(Args)]
+pub(crate) struct ScaleArgs {
+    /// Write the figures to this file as JSON.
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
+    /// Draw the figures into this file.
+    #[arg(long, value_name = "FILE")]
+    svg: Option<PathBuf>,
+    /// Idle hosts beside the one that measures.
+    #[arg(long, value_delimiter = ',', default_values_t = [0, 1, 10, 100, 1000])]
+    hosts: Vec<u32>,
+    /// I/O queues of one host.
+    #[arg(long, value_delimiter = ',', default_values_t = [1, 2, 4, 8, 16, 32, 64])]
+    queues: Vec<u32>,
+    /// Namespaces.
+    #[arg(long, value_delimiter = ',', default_values_t = [1, 10, 100, 1000])]
+    namespaces: Vec<u32>,
+    /// Measurements of each count; the median counts.
+    #[arg(long, default_value_t = 5)]
+    rounds: usize,
+    /// Seconds of each measurement.
+    #[arg(long, default_value_t = 1.0)]
+    seconds: f64,
+    /// Address to serve at.
+    #[arg(long, default_value_t = IpAddr::V4(Ipv4Addr::LOCALHOST))]
+    address: IpAddr,
+    /// A folder with nvmfd and nvmf-host, built already.
+    #[arg(long, value_name = "FOLDER")]
+    programs: Option<PathBuf>,
+}
+
+/// What there is more and more of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum What {
+    Hosts,
+    Queues,
+    Namespaces,
+}
+
+impl What {
+    fn name(self) -> &'static str {
+        match self {
+            What::Hosts => "hosts",
+            What::Queues => "queues",
+            What::Namespaces => "namespaces",
+        }
+    }
+
+    /// How many there are when nothing is counted yet: memory for each is from there on.
+    fn least(self) -> u32 {
+        match self {
+            What::Hosts | What::Queues => 0,
+            What::Namespaces => 1,
+        }
+    }
+}
+
+/// What was seen with so many of something.
+#[derive(Clone, Debug, PartialEq)]
+struct Point {
+    count: u32,
+    iops: f64,
+    /// The daemon's processor time for each command, in microseconds.
+    cpu_us: f64,
+    /// The daemon's resident memory before the measurement, in bytes.
+    memory: u64,
+}
+
+/// All that was seen of one thing, and the memory of a daemon with the least of it.
+struct Series {
+    what: What,
+    empty: u64,
+    points: Vec<Point>,
+}
+
+impl Series {
+    /// Bytes that each takes.
+    fn each(&self, point: &Point) -> Option<u64> {
+        let more = u64::from(point.count.checked_sub(self.what.least())?);
+        (more > 0).then(|| point.memory.saturating_sub(self.empty) / more)
+    }
+}
+
+/// `cargo xtask bench scale`
+pub(crate) fn run(args: &ScaleArgs) -> Result<bool> {
+    if args.rounds == 0 {
+        bail!("at least one round is needed");
+    }
+    check_free(args.address)?;
+    let programs = match &args.programs {
+        Some(folder) => Programs { daemon: folder.join("nvmfd"), host: folder.join("nvmf-host") },
+        None => Programs::build()?,
+    };
+    let folder = Folder::new("scale")?;
+    let mut all = Vec::new();
+    for (what, counts) in [
+        (What::Hosts, &args.hosts),
+        (What::Queues, &args.queues),
+        (What::Namespaces, &args.namespaces),
+    ] {
+        if counts.is_empty() {
+            continue;
+        }
+        let place = Place { args, programs: &programs, folder: folder.path() };
+        let empty = memory_of(place.serve(what.least().max(1))?.pid())?;
+        let mut series = Series { what, empty, points: Vec::new() };
+        println!(
+            "\n{:>10} {:>10} {:>14} {:>12} {:>12}",
+            what.name(),
+            "IOPS",
+            "CPU us a read",
+            "memory KiB",
+            "KiB for each"
+        );
+        for &count in counts {
+            let point = place.measure(what, count)?;
+            let each = series.each(&point).map_or("-".to_owned(), |each| kib(each).to_string());
+            println!(
+                "{count:>10} {:>10.0} {:>14.2} {:>12} {each:>12}",
+                point.iops,
+                point.cpu_us,
+                kib(point.memory)
+            );
+            series.points.push(point);
+        }
+        all.push(series);
+    }
+    if let Some(path) = &args.json {
+        let text = serde_json::to_string_pretty(&to_json(args, &all))? + "\n";
+        fs::write(path, text).with_context(|| path.display().to_string())?;
+    }
+    if let Some(path) = &args.svg {
+        plot::draw(&all, path)?;
+    }
+    Ok(true)
+}
+
+struct Place<'a> {
+    args: &'a ScaleArgs,
+    programs: &'a Programs,
+    folder: &'a Path,
+}
+
+impl Place<'_> {
+    /// A daemon with so many namespaces.
+    fn serve(&self, namespaces: u32) -> Result<Serving> {
+        let address = match self.args.address {
+            IpAddr::V4(v4) => v4.to_string(),
+            IpAddr::V6(v6) => format!("[{v6}]"),
+        };
+        let namespace = "[[subsystem.namespace]]\nnull = \"1GiB\"\nblock_size = 4096\n";
+        let config = format!(
+            "[[listener]]\naddress = \"{address}\"\nprovider = \"soft\"\n\
+             [[subsystem]]\nnqn = \"{SUBNQN}\"\nallow_any_host = true\n{}\
+             [control]\nsocket = \"none\"\n[log]\nlevel = \"info\"\n\
+             [tuning]\ndata_cores = 1\nmax_io_queues = 64\n",
+            namespace.repeat(namespaces as usize),
+        );
+        Serving::start(&self.programs.daemon, self.folder, &config)
+    }
+
+    fn host(&self) -> Command {
+        let mut command = Command::new(&self.programs.host);
+        command.args(["--provider", "soft", "--nqn", SUBNQN]);
+        command.args(["--address", &self.args.address.to_string()]);
+        command
+    }
+
+    fn measure(&self, what: What, count: u32) -> Result<Point> {
+        let namespaces = if what == What::Namespaces { count } else { 1 };
+        let serving = self.serve(namespaces)?;
+        let held = match what {
+            What::Hosts if count > 0 => Some(Held::start(self.host(), count, 1)?),
+            What::Queues => Some(Held::start(self.host(), 1, count)?),
+            _ => None,
+        };
+        let memory = memory_of(serving.pid())?;
+        // As many commands outstanding in all, however many queues there are.
+        let (queues, depth) = match what {
+            What::Queues => (count, (64 / count).max(1)),
+            _ => (1, 32),
+        };
+        let json = self.folder.join("bench.json");
+        let mut rounds = Vec::new();
+        for _ in 0..self.args.rounds {
+            let before = processor_time(serving.pid())?;
+            run_quiet(
+                self.host()
+                    .args(["bench", "--mode", "randread", "--block-size", "4096", "--ramp", "0"])
+                    .args(["--nsid", &namespaces.to_string(), "--queues", &queues.to_string()])
+                    .args(["--depth", &depth.to_string()])
+                    .args(["--time", &self.args.seconds.to_string()])
+                    .arg("--json")
+                    .arg(&json),
+            )?;
+            let used = processor_time(serving.pid())? - before;
+            let figures: Value = serde_json::from_str(&fs::read_to_string(&json)?)?;
+            let number = |key: &str| figures[key].as_f64().unwrap_or_default();
+            rounds.push((number("iops"), used as f64 / 1e3 / number("commands").max(1.0)));
+        }
+        if let Some(held) = held {
+            held.end()?;
+        }
+        rounds.sort_by(|a, b| a.0.total_cmp(&b.0));
+        let (iops, cpu_us) = rounds[rounds.len() / 2];
+        Ok(Point { count, iops, cpu_us, memory })
+    }
+}
+
+/// Hosts that stay connected.
+struct Held(Child);
+
+impl Held {
+    fn start(mut host: Command, hosts: u32, queues: u32) -> Result<Held> {
+        host.args(["hold", "--hosts", &hosts.to_string(), "--queues", &queues.to_string()]);
+        let child = host.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn()?;
+        let mut held = Held(child);
+        let mut line = String::new();
+        let output = held.0.stdout.take().context("its output")?;
+        BufReader::new(output).read_line(&mut line)?;
+        if !line.starts_with("holding") {
+            bail!("the hosts did not connect");
+        }
+        Ok(held)
+    }
+
+    /// Lets them leave in good order.
+    fn end(mut self) -> Result<()> {
+        drop(self.0.stdin.take());
+        if !self.0.wait()?.success() {
+            bail!("a host lost its connection");
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        // Ended already, but after a failure.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// Resident memory of a process, in bytes.
+fn memory_of(pid: u32) -> Result<u64> {
+    let text = fs::read_to_string(format!("/proc/{pid}/status"))?;
+    let line = text.lines().find_map(|line| line.strip_prefix("VmRSS:")).context("VmRSS")?;
+    let kib: u64 = line.trim().trim_end_matches(" kB").parse()?;
+    Ok(kib << 10)
+}
+
+/// Processor time of all threads of a process, in nanoseconds.
+fn processor_time(pid: u32) -> Result<u64> {
+    let mut sum = 0;
+    for thread in fs::read_dir(format!("/proc/{pid}/task"))? {
+        let text = fs::read_to_string(thread?.path().join("schedstat"))?;
+        sum += text.split(' ').next().context("schedstat")?.parse::<u64>()?;
+    }
+    Ok(sum)
+}
+
+fn kib(bytes: u64) -> u64 {
+    bytes >> 10
+}
+
+fn to_json(args: &ScaleArgs, all: &[Series]) -> Value {
+    let series = all.iter().map(|series| {
+        let points = series.points.iter().map(|point| {
+            json!({
+                "count": point.count,
+                "iops": point.iops,
+                "cpu_us_per_read": point.cpu_us,
+                "memory_bytes": point.memory,
+                "bytes_for_each": series.each(point),
+            })
+        });
+        (series.what.name().to_owned(), points.collect::<Value>())
+    });
+    let series: serde_json::Map<String, Value> = series.collect();
+    json!({ "rounds": args.rounds, "seconds": args.seconds, "series": series })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn series(what: What) -> Series {
+        let point = |count, iops, memory| Point { count, iops, cpu_us: 2.0, memory };
+        let points = vec![point(1, 5e5, 1000 << 10), point(101, 4.9e5, 5000 << 10)];
+        Series { what, empty: 1000 << 10, points }
+    }
+
+    #[test]
+    fn memory_for_each_counts_from_what_is_there_anyway() {
+        let namespaces = series(What::Namespaces);
+        assert_eq!(namespaces.each(&namespaces.points[0]), None);
+        assert_eq!(namespaces.each(&namespaces.points[1]), Some(40 << 10));
+        let hosts = series(What::Hosts);
+        assert_eq!(hosts.each(&hosts.points[0]), Some(0));
+    }
+
+    #[test]
+    fn a_drawing_has_a_chart_of_each_kind() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("scale.svg");
+        plot::draw(&[series(What::Hosts), series(What::Queues)], &path).unwrap();
+        let text = fs::read_to_string(path).unwrap();
+        assert!(text.starts_with("<svg") && text.trim_end().ends_with("</svg>"));
+        for words in ["IOPS by hosts", "memory by hosts", "IOPS by queues", "memory by queues"] {
+            assert!(text.contains(words), "{words}");
+        }
+    }
+
+    #[test]
+    fn this_process_has_memory_and_time() {
+        let pid = std::process::id();
+        assert!(memory_of(pid).unwrap() > 100 << 10);
+        assert!(processor_time(pid).unwrap() > 0);
+    }
+}
