@@ -69,3 +69,11 @@ impl Drop for NvmeStore {
         let _ = rustix::fs::flock(&self.file, rustix::fs::FlockOperation::Unlock);
     }
 }
+
+#[cfg(test)]
+impl NvmeStore {
+    /// Of a file that takes no commands: for decisions alone.
+    pub(crate) fn of_file(file: File, limits: Limits) -> NvmeStore {
+        NvmeStore { file, nsid: 1, limits, polled: false, _block: None, _claim: Claim::none() }
+    }
+}

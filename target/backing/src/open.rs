@@ -388,7 +388,7 @@ static CLAIMS: Mutex<Vec<(u64, u64)>> = Mutex::new(Vec::new());
 pub(crate) struct Claim(Option<(u64, u64)>);
 
 impl Claim {
-    fn none() -> Claim {
+    pub(crate) fn none() -> Claim {
         Claim(None)
     }
 

@@ -252,7 +252,8 @@ impl Ring {
         let step = steps::first(&self.entry(entry).backing, request.op);
         // Another core may have learned just now that nothing can be done.
         let Some(step) = step else { return self.report(request.tag, Ok(())) };
-        let slot = self.slots.take(request, entry, step);
+        let plain = self.entry(entry).backing.learned.no_fixed_command.is_set();
+        let slot = self.slots.take(request, entry, step, plain);
         self.stage(slot);
     }
 

@@ -50,8 +50,12 @@ pub(super) fn advance(
         }
         ..0 => Some(Err(IoError::Device(result as u16))),
         libc::EINTR | libc::EAGAIN => again(slot, stats, IoError::Busy),
-        // From a kernel that has commands but takes no registered buffer with them.
-        libc::EINVAL if !backing.learned.no_fixed_command.is_set() => {
+        // From a kernel that has commands but takes no registered buffer with them. Others that are
+        // under way will find the same.
+        libc::EINVAL
+            if !slot.plain && matches!(slot.request.op, IoOp::Read | IoOp::Write { .. }) =>
+        {
+            slot.plain = true;
             learn(
                 &backing.learned.no_fixed_command,
                 "NVMe commands without registered buffers: Linux 6.12 takes them",
@@ -82,8 +86,7 @@ pub(super) fn submission(
         Data::Nothing => (0, 0, None),
         Data::Buffer => {
             let span = slot.request.buffer.slice(slot.done as u32, piece.covers as u32);
-            let may = !entry.backing.learned.no_fixed_command.is_set();
-            let fixed = sources.mode.fixed_buffer(span).filter(|_| may);
+            let fixed = sources.mode.fixed_buffer(span).filter(|_| !slot.plain);
             (sources.region.addr(span).as_ptr() as u64, span.len(), fixed)
         }
         Data::Zeroes => {

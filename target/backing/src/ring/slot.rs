@@ -46,6 +46,8 @@ pub(super) struct Slot {
     pub(super) step: Step,
     /// Bytes of the range that are done, a multiple of what transfers may be continued at.
     pub(super) done: u64,
+    /// Whether commands name its buffer as any memory, and not as a registered one.
+    pub(super) plain: bool,
     /// Times that the current step made no progress and was tried again.
     pub(super) tries: u8,
 }
@@ -74,6 +76,7 @@ impl Slots {
             entry: 0,
             step: Step::Sync,
             done: 0,
+            plain: false,
             tries: 0,
         };
         Slots {
@@ -92,9 +95,9 @@ impl Slots {
     }
 
     /// Puts an operation into a free slot; there must be one.
-    pub(super) fn take(&mut self, request: IoRequest, entry: u32, step: Step) -> u32 {
+    pub(super) fn take(&mut self, request: IoRequest, entry: u32, step: Step, plain: bool) -> u32 {
         let index = self.free.pop().expect("asked for a free slot before");
-        self.slots[index as usize] = Slot { request, entry, step, done: 0, tries: 0 };
+        self.slots[index as usize] = Slot { request, entry, step, done: 0, plain, tries: 0 };
         self.live[index as usize] = true;
         index
     }

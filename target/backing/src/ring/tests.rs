@@ -6,6 +6,7 @@ use super::slot::{Allocation, Slot, Step};
 use super::steps::{advance, first};
 use super::*;
 use crate::BackingSpec;
+use crate::nvme::{Limits, NvmeStore};
 use region::{Pages, Span};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
@@ -31,7 +32,7 @@ fn case(op: IoOp) -> Case {
         tag: 1,
     };
     let step = first(&backing, op).unwrap();
-    let slot = Slot { request, entry: 0, step, done: 0, tries: 0 };
+    let slot = Slot { request, entry: 0, step, done: 0, plain: false, tries: 0 };
     Case { backing, slot, stats: RingStats::default(), _folder: folder }
 }
 
@@ -230,4 +231,48 @@ fn only_plain_reads_and_writes_are_looked_for() {
     assert!(!Step::Transfer { dsync: true }.is_polled(IoOp::Write { fua: true }));
     assert!(!Step::Sync.is_polled(IoOp::Flush) && !Step::Command.is_polled(IoOp::Flush));
     assert!(!Step::Command.is_polled(IoOp::Deallocate));
+}
+
+/// A slot with a read of 64 KiB by commands of 16 KiB.
+fn command_case() -> (Case, NvmeStore) {
+    let mut case = case(IoOp::Read);
+    case.slot.step = Step::Command;
+    let limits = Limits {
+        block_shift: 9,
+        transfer: 16 << 10,
+        zeroes: 0,
+        zeroes_deallocate: false,
+        discard: 0,
+    };
+    (case, NvmeStore::of_file(tempfile::tempfile().unwrap(), limits))
+}
+
+#[test]
+fn a_read_by_commands_ends_with_the_last_of_them_or_the_device_s_first_error() {
+    let (mut case, store) = command_case();
+    let result = |case: &mut Case, r| {
+        commands::advance(&mut case.slot, &case.backing, &store, r, &mut case.stats)
+    };
+    for _ in 0..3 {
+        assert_eq!(result(&mut case, 0), None);
+    }
+    assert_eq!(result(&mut case, 0), Some(Ok(())));
+    case.slot.done = 0;
+    assert_eq!(result(&mut case, 0x4281), Some(Err(IoError::Device(0x4281))));
+    assert_eq!(result(&mut case, -libc::EIO), Some(Err(IoError::ReadFault)));
+}
+
+#[test]
+fn every_command_under_way_with_a_registered_buffer_may_find_it_refused() {
+    let (mut first, store) = command_case();
+    let (mut second, _) = command_case();
+    second.backing = Arc::clone(&first.backing);
+    for case in [&mut first, &mut second] {
+        let mut refused = || {
+            commands::advance(&mut case.slot, &case.backing, &store, -libc::EINVAL, &mut case.stats)
+        };
+        assert_eq!(refused(), None, "tried again without");
+        assert_eq!(refused(), Some(Err(IoError::Other(libc::EINVAL))));
+    }
+    assert!(first.backing.learned.no_fixed_command.is_set());
 }
