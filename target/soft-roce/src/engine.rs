@@ -59,6 +59,8 @@ struct Qp {
     failed: bool,
     /// Whether it stands in the list of those that may have something to transmit.
     active: bool,
+    /// Whether it stands in the list of those that may have a timer.
+    timed: bool,
 }
 
 impl Qp {
@@ -88,6 +90,8 @@ pub(crate) struct Engine {
     shared_depth: u32,
     completions: Completions,
     active: VecDeque<u32>,
+    /// Queue pairs that may have a timer, each once: idle ones cost no look.
+    timed: Vec<u32>,
     /// No queue pair's timer is due before this.
     deadline: Option<Now>,
     pub(crate) counters: Counters,
@@ -108,6 +112,7 @@ impl Engine {
             shared_depth,
             completions: Completions::default(),
             active: VecDeque::new(),
+            timed: Vec::new(),
             deadline: None,
             counters: Counters::default(),
         }
@@ -143,6 +148,7 @@ impl Engine {
             responder: Responder::new(id, endpoint.expected_psn, endpoint.resources),
             failed: false,
             active: false,
+            timed: false,
             endpoint,
         });
         Attached { qp: id, recv_queue: rdma::RecvQueue { id: recv, shared, depth }, limits }
@@ -301,21 +307,30 @@ impl Engine {
             return;
         }
         self.deadline = None;
-        for at in 0..self.qps.len() {
-            let id = QpId(at as u32);
-            let Some(qp) = self.qps[at].as_mut() else { continue };
-            if qp.failed {
-                continue;
-            }
-            if qp.requester.timeout().is_some_and(|due| due <= now) {
+        let mut place = 0;
+        while let Some(&at) = self.timed.get(place) {
+            let id = QpId(at);
+            // Another may have its place by now, or none.
+            if let Some(qp) = self.qps[at as usize].as_mut().filter(|qp| qp.timed && !qp.failed)
+                && qp.requester.timeout().is_some_and(|due| due <= now)
+            {
                 let verdict = qp.requester.on_time(now, &mut self.completions);
                 if verdict == Verdict::Failed {
                     self.fail(id);
-                    continue;
+                } else {
+                    self.activate(id);
                 }
-                self.activate(id);
             }
-            self.note_timer(id);
+            let qp = self.qps[at as usize].as_mut().filter(|qp| qp.timed);
+            if qp.as_ref().is_some_and(|qp| !qp.failed && qp.requester.timeout().is_some()) {
+                self.note_timer(id);
+                place += 1;
+            } else {
+                if let Some(qp) = qp {
+                    qp.timed = false;
+                }
+                self.timed.swap_remove(place);
+            }
         }
     }
 
@@ -392,10 +407,13 @@ impl Engine {
     }
 
     fn note_timer(&mut self, id: QpId) {
-        let due = self.qps[id.0 as usize].as_ref().and_then(|qp| qp.requester.timeout());
-        if let Some(due) = due
-            && self.deadline.is_none_or(|deadline| due < deadline)
-        {
+        let Some(qp) = self.qps[id.0 as usize].as_mut() else { return };
+        let Some(due) = qp.requester.timeout() else { return };
+        if !qp.timed {
+            qp.timed = true;
+            self.timed.push(id.0);
+        }
+        if self.deadline.is_none_or(|deadline| due < deadline) {
             self.deadline = Some(due);
         }
     }

@@ -125,10 +125,11 @@ pub(crate) fn mtu_code_to(local: IpAddr, peer: SocketAddr) -> u8 {
 /// The local address that packets to `peer` leave from.
 ///
 /// A peer on this machine's loopback needs another address than its own, as both ends use the same
-/// port: the first of 127.0.0.2 to 127.0.0.250 that is free.
+/// port: the first of 127.0.0.2 to 127.0.7.250 that is free.
 pub(crate) fn route_to(peer: SocketAddr) -> io::Result<Vec<IpAddr>> {
     if peer.ip().is_loopback() && peer.is_ipv4() {
-        let candidates = (2..=250).map(|last| IpAddr::from([127, 0, 0, last]));
+        let net = |third| (2..=250).map(move |last| IpAddr::from([127, 0, third, last]));
+        let candidates = (0..=7).flat_map(net);
         return Ok(candidates.filter(|local| *local != peer.ip()).collect());
     }
     let any: IpAddr = if peer.is_ipv4() { [0; 4].into() } else { [0u16; 8].into() };
