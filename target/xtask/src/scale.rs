@@ -66,14 +66,6 @@ impl What {
             What::Namespaces => "namespaces",
         }
     }
-
-    /// How many there are when nothing is counted yet: memory for each is from there on.
-    fn least(self) -> u32 {
-        match self {
-            What::Hosts | What::Queues => 0,
-            What::Namespaces => 1,
-        }
-    }
 }
 
 /// What was seen with so many of something.
@@ -87,18 +79,19 @@ struct Point {
     memory: u64,
 }
 
-/// All that was seen of one thing, and the memory of a daemon with the least of it.
+/// All that was seen of one thing.
 struct Series {
     what: What,
-    empty: u64,
+    /// The daemon's memory with one of it: the first brings what is there once for all.
+    first: u64,
     points: Vec<Point>,
 }
 
 impl Series {
-    /// Bytes that each takes.
+    /// Bytes that each after the first takes.
     fn each(&self, point: &Point) -> Option<u64> {
-        let more = u64::from(point.count.checked_sub(self.what.least())?);
-        (more > 0).then(|| point.memory.saturating_sub(self.empty) / more)
+        let more = u64::from(point.count.saturating_sub(1));
+        (more > 0).then(|| point.memory.saturating_sub(self.first) / more)
     }
 }
 
@@ -123,8 +116,11 @@ pub(crate) fn run(args: &ScaleArgs) -> Result<bool> {
             continue;
         }
         let place = Place { args, programs: &programs, folder: folder.path() };
-        let empty = memory_of(place.serve(what.least().max(1))?.pid())?;
-        let mut series = Series { what, empty, points: Vec::new() };
+        let first = {
+            let (serving, _held) = place.serve(what, 1)?;
+            memory_of(serving.pid())?
+        };
+        let mut series = Series { what, first, points: Vec::new() };
         println!(
             "\n{:>10} {:>10} {:>14} {:>12} {:>12}",
             what.name(),
@@ -163,8 +159,19 @@ struct Place<'a> {
 }
 
 impl Place<'_> {
+    /// A daemon with so many, and the hosts that stay connected to it.
+    fn serve(&self, what: What, count: u32) -> Result<(Serving, Option<Held>)> {
+        let serving = self.daemon(if what == What::Namespaces { count } else { 1 })?;
+        let held = match what {
+            What::Hosts if count > 0 => Some(Held::start(self.host(), count, 1)?),
+            What::Queues => Some(Held::start(self.host(), 1, count)?),
+            What::Hosts | What::Namespaces => None,
+        };
+        Ok((serving, held))
+    }
+
     /// A daemon with so many namespaces.
-    fn serve(&self, namespaces: u32) -> Result<Serving> {
+    fn daemon(&self, namespaces: u32) -> Result<Serving> {
         let address = match self.args.address {
             IpAddr::V4(v4) => v4.to_string(),
             IpAddr::V6(v6) => format!("[{v6}]"),
@@ -188,36 +195,23 @@ impl Place<'_> {
     }
 
     fn measure(&self, what: What, count: u32) -> Result<Point> {
-        let namespaces = if what == What::Namespaces { count } else { 1 };
-        let serving = self.serve(namespaces)?;
-        let held = match what {
-            What::Hosts if count > 0 => Some(Held::start(self.host(), count, 1)?),
-            What::Queues => Some(Held::start(self.host(), 1, count)?),
-            _ => None,
-        };
+        let (serving, held) = self.serve(what, count)?;
         let memory = memory_of(serving.pid())?;
+        let nsid = if what == What::Namespaces { count } else { 1 };
         // As many commands outstanding in all, however many queues there are.
         let (queues, depth) = match what {
             What::Queues => (count, (64 / count).max(1)),
-            _ => (1, 32),
+            What::Hosts | What::Namespaces => (1, 32),
         };
-        let json = self.folder.join("bench.json");
+        let load = Load { nsid, queues, depth };
+        // Connecting costs time too, which the shortest measurement has.
+        let connect = self.load(&serving, &load, 0.1)?;
         let mut rounds = Vec::new();
         for _ in 0..self.args.rounds {
-            let before = processor_time(serving.pid())?;
-            run_quiet(
-                self.host()
-                    .args(["bench", "--mode", "randread", "--block-size", "4096", "--ramp", "0"])
-                    .args(["--nsid", &namespaces.to_string(), "--queues", &queues.to_string()])
-                    .args(["--depth", &depth.to_string()])
-                    .args(["--time", &self.args.seconds.to_string()])
-                    .arg("--json")
-                    .arg(&json),
-            )?;
-            let used = processor_time(serving.pid())? - before;
-            let figures: Value = serde_json::from_str(&fs::read_to_string(&json)?)?;
-            let number = |key: &str| figures[key].as_f64().unwrap_or_default();
-            rounds.push((number("iops"), used as f64 / 1e3 / number("commands").max(1.0)));
+            let seen = self.load(&serving, &load, self.args.seconds)?;
+            let more = (seen.commands - connect.commands).max(1.0);
+            let cpu_ns = seen.cpu_ns.saturating_sub(connect.cpu_ns);
+            rounds.push((seen.iops, cpu_ns as f64 / 1e3 / more));
         }
         if let Some(held) = held {
             held.end()?;
@@ -226,6 +220,37 @@ impl Place<'_> {
         let (iops, cpu_us) = rounds[rounds.len() / 2];
         Ok(Point { count, iops, cpu_us, memory })
     }
+
+    /// One host that measures for so many seconds.
+    fn load(&self, serving: &Serving, load: &Load, seconds: f64) -> Result<Seen> {
+        let json = self.folder.join("bench.json");
+        let Load { nsid, queues, depth } = load;
+        let words = format!(
+            "bench --mode randread --block-size 4096 --ramp 0 --time {seconds} --nsid {nsid} \
+             --queues {queues} --depth {depth}"
+        );
+        let before = processor_time(serving.pid())?;
+        run_quiet(self.host().args(words.split(' ')).arg("--json").arg(&json))?;
+        let cpu_ns = processor_time(serving.pid())? - before;
+        let figures: Value = serde_json::from_str(&fs::read_to_string(&json)?)?;
+        let number = |key: &str| figures[key].as_f64().unwrap_or_default();
+        Ok(Seen { iops: number("iops"), commands: number("commands"), cpu_ns })
+    }
+}
+
+/// What a host that measures does.
+struct Load {
+    nsid: u32,
+    queues: u32,
+    depth: u32,
+}
+
+/// What came of it.
+struct Seen {
+    iops: f64,
+    commands: f64,
+    /// Of the daemon, connecting included.
+    cpu_ns: u64,
 }
 
 /// Hosts that stay connected.
@@ -309,7 +334,7 @@ mod tests {
     fn series(what: What) -> Series {
         let point = |count, iops, memory| Point { count, iops, cpu_us: 2.0, memory };
         let points = vec![point(1, 5e5, 1000 << 10), point(101, 4.9e5, 5000 << 10)];
-        Series { what, empty: 1000 << 10, points }
+        Series { what, first: 1000 << 10, points }
     }
 
     #[test]
@@ -317,8 +342,6 @@ mod tests {
         let namespaces = series(What::Namespaces);
         assert_eq!(namespaces.each(&namespaces.points[0]), None);
         assert_eq!(namespaces.each(&namespaces.points[1]), Some(40 << 10));
-        let hosts = series(What::Hosts);
-        assert_eq!(hosts.each(&hosts.points[0]), Some(0));
     }
 
     #[test]
