@@ -10,7 +10,7 @@ use clap::Args;
 use linux_host::machine::Boot;
 use linux_host::{Provider, TargetKind, uml};
 
-use crate::{build, cost, deny, linux, setup, tidy};
+use crate::{build, cost, deb, deny, linux, setup, tidy};
 
 #[derive(Args)]
 pub(crate) struct SimArgs {
@@ -147,6 +147,11 @@ pub(crate) fn test() -> Result<bool> {
     tally.step("simulator", || Ok(one(run_sim(&["--seeds".to_owned(), TEST_SEEDS.to_string()])?)));
     tally.step("instructions a command", || Ok(one(cost::run(&cost::CostArgs::default())?)));
     tally.step("soft-RoCE, a tenth of the packets lost", || Ok(one(run_loss(LOSS_SEEDS)?)));
+    if setup::is_root()? {
+        tally.step("Debian package", || Ok(one(deb::test()?)));
+    } else {
+        println!("not root: the Debian package is not tried out");
+    }
     // Under emulation each of the other cases takes minutes: they are run with User-Mode Linux.
     tally.linux("Linux host, distribution's kernel", true, || Boot::qemu("distro"));
     tally.linux("Linux host, newest kernel", true, || Boot::qemu("newest"));

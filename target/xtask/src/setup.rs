@@ -164,6 +164,6 @@ fn installable(package: &str) -> Result<bool> {
 }
 
 /// Whether this process may install packages.
-fn is_root() -> Result<bool> {
+pub(crate) fn is_root() -> Result<bool> {
     Ok(run_quiet(Command::new("id").arg("-u"))?.trim() == "0")
 }

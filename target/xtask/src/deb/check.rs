@@ -24,6 +24,9 @@ const UNIT: &str = include_str!("inside.service");
 /// Says whether everything was as it should be.
 pub(super) fn run(package: &Path) -> Result<bool> {
     setup::containers()?;
+    if !setup::is_root()? {
+        bail!("only root can install a package in a system of its own");
+    }
     let root = copy(&base(package)?)?;
     let verdict = boot(package, &root);
     fs::remove_dir_all(&root)?;

@@ -42,6 +42,11 @@ pub(crate) fn run(args: &DebArgs) -> Result<bool> {
     if args.check { check::run(&package) } else { Ok(true) }
 }
 
+/// For `cargo xtask test`: makes the package and tries it out.
+pub(crate) fn test() -> Result<bool> {
+    run(&DebArgs { check: true, programs: None })
+}
+
 /// Puts the package together and says where it is.
 fn make(programs: &Programs) -> Result<PathBuf> {
     setup::packaging()?;
