@@ -164,19 +164,21 @@ fn a_silent_host_loses_its_controller_and_a_talking_one_does_not(place: &dyn Pla
     let target = place.target();
     let mut other = Session::new(&target);
     let mut client = Client::new(&target);
-    let (admin, _) = Session::controller(&mut client, &target, 600);
+    // Long enough for a host that an emulated processor keeps from talking for a while.
+    let patience = Duration::from_secs(2);
+    let (admin, _) = Session::controller(&mut client, &target, 2000);
     Session::enable(&mut client, admin);
     let began = client.now();
     let mut heard = began;
-    while client.now() - began < Duration::from_millis(1500) {
+    while client.now() - began < patience * 2 {
         heard = client.now();
         assert!(client.call(admin, commands::keep_alive()).status.is_success());
         client.wait(Duration::from_millis(150));
     }
     assert_eq!(client.hear(admin), Heard::Gone);
     let after = client.now() - heard;
-    assert!(after >= Duration::from_millis(600), "given up too early: {after:?}");
-    assert!(after < Duration::from_secs(5), "given up too late: {after:?}");
+    assert!(after >= patience, "given up too early: {after:?}");
+    assert!(after < patience * 5, "given up too late: {after:?}");
     other.assert_alive();
 }
 
