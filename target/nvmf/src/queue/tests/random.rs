@@ -63,6 +63,26 @@ fn command() -> impl Strategy<Value = [u8; 64]> {
     )
 }
 
+/// A Read or Write that is as it should be, or nearly; or the first half of a pair alone.
+fn ordinary() -> impl Strategy<Value = Op> {
+    let opcode = prop::sample::select(vec![IoOpcode::READ, IoOpcode::WRITE]);
+    let flags = prop::sample::select(vec![0u16, 0, BlockFlags::FORCE_UNIT_ACCESS.bits()]);
+    let place = prop::sample::select(vec![None, None, None, Some(0u64), Some(4096), Some(512)]);
+    let fuse = prop_oneof![9 => Just(Fuse::Normal), 1 => Just(Fuse::First)];
+    (opcode, 0..8u16, 0..990u64, 1..9u32, flags, place, fuse).prop_map(
+        |(opcode, cid, slba, count, flags, place, fuse)| {
+            let opcode = if fuse == Fuse::First { IoOpcode::COMPARE } else { opcode };
+            let len = count * 512;
+            let sgl = place.map_or_else(|| keyed(len), |offset| in_capsule(offset, len));
+            let mut command = blocks_on(1, opcode, slba, count, sgl);
+            command.set_cid(cid);
+            command.set_fuse(fuse);
+            command.set_cdw12(command.cdw12() | u32::from(flags) << 16);
+            Op::Capsule { bytes: Box::new(*command.as_bytes()), data: IN_CAPSULE }
+        },
+    )
+}
+
 fn prop_types(random: u32) -> u32 {
     [0x00, 0x01, 0x04, 0x05, 0x06, 0x08][random as usize % 6]
 }
@@ -90,8 +110,9 @@ fn op() -> impl Strategy<Value = Op> {
             .prop_map(|(bytes, data)| Op::Capsule { bytes: Box::new(bytes), data }),
         1 => any::<[u8; 64]>()
             .prop_map(|bytes| Op::Capsule { bytes: Box::new(bytes), data: 64 }),
+        10 => ordinary(),
         3 => (pair(), 0..9000u32).prop_map(|(halves, data)| Op::Pair { halves, data }),
-        20 => any::<usize>().prop_map(Op::Answer),
+        40 => any::<usize>().prop_map(Op::Answer),
         1 => (0..8u16).prop_map(Op::Abort),
         1 => (1..=BLOCKS, prop::bool::weighted(0.2))
             .prop_map(|(blocks, limited)| Op::Publish { blocks, limited }),
@@ -298,7 +319,7 @@ fn run(qid: u16, bind: bool, seed: u64, ops: &[Op], general_only: bool) -> Vec<A
     let mut rig = Rig::unbound(qid);
     if bind {
         rig = Rig::bound(qid);
-        if seed.is_multiple_of(2) {
+        if seed.is_multiple_of(4) {
             rig.queue.on_publish(&limited_view(2));
         }
     }
