@@ -190,8 +190,8 @@ impl HostSettings {
     }
 }
 
-/// When a queue last heard from its host. Written by the queue's core, read by the target when it
-/// decides whether a keep-alive timer has run out.
+/// When a queue last heard from its host, and what came of it. Written by the queue's core, read by the
+/// target when it decides whether a keep-alive timer has run out, and for status displays.
 #[derive(Debug, Clone, Default)]
 pub struct QueueActivity(Arc<Activity>);
 
@@ -199,6 +199,7 @@ pub struct QueueActivity(Arc<Activity>);
 struct Activity {
     last_ns: AtomicU64,
     capsules: AtomicU64,
+    io: IoCounters,
 }
 
 impl QueueActivity {
@@ -210,6 +211,11 @@ impl QueueActivity {
     /// Counts a capsule. Called by the owning core only.
     pub fn count_capsule(&self) {
         bump(&self.0.capsules, 1);
+    }
+
+    /// What the host did on namespaces through this queue: written by the owning core only.
+    pub fn io(&self) -> &IoCounters {
+        &self.0.io
     }
 
     /// Capsules counted so far.

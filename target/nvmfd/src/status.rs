@@ -103,6 +103,8 @@ pub(crate) struct Connection {
     pub(crate) io_queues: usize,
     /// Commands received on the I/O queues that it has now.
     pub(crate) io_commands: u64,
+    /// What they did on namespaces.
+    pub(crate) io: Io,
     /// Commands received on the admin queue.
     pub(crate) admin_commands: u64,
 }
@@ -194,6 +196,8 @@ impl From<IoTotals> for Io {
 fn connection(now: Now, status: &ControllerStatus) -> Connection {
     let admin = status.queues.first();
     let io_queues = || status.queues.iter().filter(|queue| queue.qid != 0);
+    let mut io = Io::default();
+    io_queues().for_each(|queue| io += queue.totals.into());
     Connection {
         subsystem: status.subnqn.to_string(),
         cntlid: status.cntlid,
@@ -208,6 +212,7 @@ fn connection(now: Now, status: &ControllerStatus) -> Connection {
         admin_errors: status.admin_errors,
         io_queues: io_queues().count(),
         io_commands: io_queues().map(|queue| queue.commands).sum(),
+        io,
         admin_commands: admin.map_or(0, |queue| queue.commands),
     }
 }

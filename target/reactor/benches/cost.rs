@@ -166,6 +166,7 @@ fn serving() -> Core<Wire, Disk> {
         sq_entries: ENTRIES,
         flow_control: true,
         settings: HostSettings::default(),
+        activity: QueueActivity::default(),
         view: Some(Arc::new(SubsystemView {
             subsystem: SubsystemRef(1),
             generation: 1,

@@ -476,17 +476,21 @@ impl Queue {
         PORTION_BUFFER.min(2 * self.config.max_transfer)
     }
 
-    /// Counts on the command's namespace, while it is there.
-    pub(super) fn count(&self, slot: Slot, count: impl FnOnce(&IoCounters)) {
-        if let Some(counters) = self.counters(self.entry(slot).command.nsid()) {
-            count(counters);
-        }
+    /// Counts on the command's namespace, while it is there, and on the queue.
+    pub(super) fn count(&self, slot: Slot, count: impl Fn(&IoCounters)) {
+        self.count_on(self.entry(slot).command.nsid(), count);
     }
 
-    /// This core's counters of a namespace, while it is there.
+    /// The same, on this core's counters of a namespace.
     #[inline]
-    pub(super) fn counters(&self, nsid: u32) -> Option<&IoCounters> {
-        self.view()?.namespace(nsid)?.counters.get(self.config.core)
+    pub(super) fn count_on(&self, nsid: u32, count: impl Fn(&IoCounters)) {
+        let Link::Bound(Binding { activity, view: Some(view), .. }) = &self.link else { return };
+        count(activity.io());
+        if let Some(namespace) = view.namespace(nsid)
+            && let Some(counters) = namespace.counters.get(self.config.core)
+        {
+            count(counters);
+        }
     }
 }
 

@@ -112,13 +112,13 @@ impl Queue {
         let entry = self.entry(slot);
         let (nsid, len) = (entry.command.nsid(), entry.len);
         let reads = entry.command.io_opcode() == IoOpcode::READ;
-        if let Some(counters) = self.counters(nsid) {
+        self.count_on(nsid, |counters| {
             if reads {
                 counters.count_read(u64::from(len));
             } else {
                 counters.count_write(u64::from(len));
             }
-        }
+        });
         let (status, push) = (Status::SUCCESS, if reads { len } else { 0 });
         self.complete(slot, Outward { status, result: 0, push, close: false }, out);
     }

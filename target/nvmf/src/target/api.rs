@@ -190,6 +190,8 @@ pub struct Binding {
     pub flow_control: bool,
     /// What the host sets on the controller.
     pub settings: HostSettings,
+    /// Where the queue counts what its host does on namespaces.
+    pub activity: QueueActivity,
     /// The namespaces, for I/O queues; later ones come by [`TargetAction::Publish`].
     pub view: Option<Arc<SubsystemView>>,
 }

@@ -191,9 +191,11 @@ impl Target {
         let Connect { qid, sqsize, cattr, .. } = request.connect;
         // Checked against the admission, which counts in the same width.
         let sq_entries = sqsize.raw() + 1;
-        if let Some(state) = self.queues.get_mut(&queue) {
+        let state = self.queues.get_mut(&queue);
+        let bound = state.map(|state| {
             state.bound = Some(Bound { controller: key, qid, sq_entries });
-        }
+            state.info.activity.clone()
+        });
         let controller = &self.controllers[&key];
         let view = self.subsystems[&key.subsystem].view.clone();
         let binding = Binding {
@@ -205,6 +207,7 @@ impl Target {
             sq_entries,
             flow_control: !cattr.contains(ConnectAttributes::DISABLE_SQ_FLOW_CONTROL),
             settings: controller.features.settings.clone(),
+            activity: bound.unwrap_or_default(),
             view: (qid != 0).then_some(view),
         };
         TargetAction::Bind { queue, binding }

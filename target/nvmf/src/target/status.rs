@@ -82,6 +82,8 @@ pub struct QueueStatus {
     pub peer: SocketAddr,
     /// Commands received so far.
     pub commands: u64,
+    /// What they did on namespaces.
+    pub totals: IoTotals,
 }
 
 impl Target {
@@ -142,6 +144,7 @@ impl Target {
             local: state.info.local,
             peer: state.info.peer,
             commands: state.info.activity.capsules(),
+            totals: state.info.activity.io().totals(),
         })
     }
 }

@@ -173,6 +173,7 @@ impl Scrape {
             controllers: u32,
             io_queues: usize,
             io_commands: u64,
+            io: Io,
             admin_errors: u64,
         }
         let mut hosts: BTreeMap<(&str, &str), Sum> = BTreeMap::new();
@@ -181,6 +182,7 @@ impl Scrape {
             sum.controllers += 1;
             sum.io_queues += connection.io_queues;
             sum.io_commands += connection.io_commands;
+            sum.io += connection.io;
             sum.admin_errors += connection.admin_errors;
         }
         let labels = |(host, subsystem): &(&str, &str)| {
@@ -198,6 +200,16 @@ impl Scrape {
         let help = "I/O commands received on the queues that a host has now";
         let commands = Family("host_commands", help, None);
         counters(out, commands, hosts.iter().map(|(names, sum)| (labels(names), sum.io_commands)))?;
+        let help = "Bytes that commands moved on the queues that a host has now";
+        let data = Family("host_data", help, Some(Unit::Bytes));
+        let moved = hosts.iter().flat_map(|(names, sum)| {
+            [("read", sum.io.read_bytes), ("write", sum.io.write_bytes)].map(|(way, bytes)| {
+                let mut labels = labels(names);
+                labels.push(("direction", way.to_owned()));
+                (labels, bytes)
+            })
+        });
+        counters(out, data, moved)?;
         let errors = Family(
             "host_admin_errors",
             "Admin commands that failed on the controllers that a host has now",

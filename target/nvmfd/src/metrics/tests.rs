@@ -110,6 +110,7 @@ fn dashboard_and_alerts_ask_for_metrics_that_there_are() {
         admin_errors: 0,
         io_queues: 1,
         io_commands: 1,
+        io: Io::default(),
         admin_commands: 1,
     });
     let text = text(picture, vec![shown]).unwrap();

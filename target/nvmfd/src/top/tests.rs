@@ -22,7 +22,7 @@ fn answers(first: u64, second: u64) -> Answers {
     let host: Connection = serde_json::from_value(json!({ "subsystem": "nqn.a", "cntlid": 1,
         "host": "nqn.host", "hostid": "", "peer": "10.0.0.2:1", "port": 1, "discovery": false,
         "ready": true, "kato_ms": 5000, "silent_ms": 20, "admin_errors": 0, "io_queues": 2,
-        "io_commands": first, "admin_commands": 9 }))
+        "io_commands": first, "io": io, "admin_commands": 9 }))
     .unwrap();
     let mut core = json!({ "core": 0, "queues": 1, "transfer_bytes": 4096 });
     for count in [

@@ -65,6 +65,9 @@ fn monitoring_sees_what_a_host_does() {
     );
     let written = format!("nvmfd_namespace_data_bytes_total{namespace},direction=\"write\"}}");
     assert_eq!(value(&written), 40960.0);
+    let moved: Vec<&str> =
+        text.lines().filter(|line| line.starts_with("nvmfd_host_data_bytes_total{")).collect();
+    assert!(moved.len() == 2 && moved.iter().all(|line| line.ends_with(" 40960")), "{moved:?}");
     assert!(value("nvmfd_command_latency_seconds_count{core=\"1\"}") >= 20.0);
     assert!(value(&format!("nvmfd_disk_latency_seconds_count{namespace}}}")) >= 20.0);
     assert!(value("nvmfd_core_packets_sent_total{core=\"1\"}") >= 20.0);

@@ -5,7 +5,7 @@ use super::*;
 use crate::core::CoreConfig;
 use nvme_spec_types::rdma_cm::{CmReject, CmRejectStatus};
 use nvmf::target::{ALL_CNTLIDS, Binding, DuplicateHosts, TargetConfig};
-use nvmf::view::HostSettings;
+use nvmf::view::{HostSettings, QueueActivity};
 use rdma::cm::{DeviceCaps, QpParams};
 use rdma::{
     AcceptParams, Attached, CmError, CmEvent, ConnId, ConnectRequest, RecvQueueId, RecvWr, SendWr,
@@ -394,6 +394,7 @@ fn a_connect_that_overtakes_the_established_event_is_answered_after_it() {
     bench.core(ToControl::Attached(key));
     let binding = Binding {
         settings: HostSettings::default(),
+        activity: QueueActivity::default(),
         qid: 1,
         cntlid: 1,
         subsystem: SubsystemRef(1),

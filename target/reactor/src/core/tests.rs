@@ -156,6 +156,7 @@ fn binding() -> Binding {
     };
     Binding {
         settings: HostSettings::default(),
+        activity: QueueActivity::default(),
         qid: 1,
         cntlid: 1,
         subsystem: SubsystemRef(1),

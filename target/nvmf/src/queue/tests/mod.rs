@@ -15,7 +15,7 @@ mod turn;
 use super::*;
 use crate::limit::{Limit, LimitConfig};
 use crate::target::AbortToken;
-use crate::view::{HostSettings, IoCounters, NamespaceView};
+use crate::view::{HostSettings, IoCounters, NamespaceView, QueueActivity};
 use crate::{BackingRef, ExecStatus, SubsystemRef};
 use nvme_spec_types::fabrics::{Connect, ConnectAttributes};
 use nvme_spec_types::nvm::{BlockCommand, BlockFlags};
@@ -191,6 +191,7 @@ fn binding(qid: u16, view: Option<Arc<SubsystemView>>) -> Binding {
         sq_entries: ENTRIES,
         flow_control: true,
         settings,
+        activity: QueueActivity::default(),
         view,
     }
 }
