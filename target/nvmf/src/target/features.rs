@@ -99,6 +99,8 @@ pub(super) struct Features {
     /// By namespace, where it is not the default; at most one for each namespace.
     error_recovery: BTreeMap<u32, u32>,
     write_atomicity: u32,
+    /// The write cache was turned off, and what it held is durable.
+    pub(super) cache_is_empty: bool,
 }
 
 impl Features {
@@ -117,6 +119,7 @@ impl Features {
             workload_hint: 0,
             error_recovery: BTreeMap::new(),
             write_atomicity: 0,
+            cache_is_empty: false,
         }
     }
 
@@ -277,6 +280,7 @@ impl Target {
             FeatureId::VOLATILE_WRITE_CACHE => {
                 let off = value & VWC_ENABLE == 0;
                 features.settings.set_write_through(off);
+                features.cache_is_empty &= off;
                 if off {
                     return self.flush_first(key, slot, command, After::CacheOff, out);
                 }

@@ -44,7 +44,7 @@ impl Target {
         let backings: Vec<BackingRef> = cached.map(|namespace| namespace.config.backing).collect();
         let Some(controller) = self.controllers.get_mut(&key) else { return Ok(Reply::Later) };
         if backings.is_empty() {
-            controller.flushed(after, true);
+            controller.flushed(after, true, false);
             return Ok(Outcome::ok().into());
         }
         let queue = controller.admin;
@@ -66,8 +66,10 @@ impl Target {
         let Some(PendingFlush { key, command, after }) = self.flushes.remove(&(queue, slot)) else {
             return;
         };
+        let again = |other: &PendingFlush| other.key == key && other.after == After::CacheOff;
+        let again = self.flushes.values().any(again);
         let Some(controller) = self.controllers.get_mut(&key) else { return };
-        controller.flushed(after, result.is_ok());
+        controller.flushed(after, result.is_ok(), again);
         let outcome = match result {
             Ok(()) => Outcome::ok(),
             Err(status) => {
@@ -81,8 +83,9 @@ impl Target {
 
 impl Controller {
     /// The flushes have ended. A shutdown whose data could not be made durable is a fatal error;
-    /// a write cache that could not be emptied stays on.
-    fn flushed(&mut self, after: After, durable: bool) {
+    /// a write cache that could not be emptied stays on, unless it was off before, or is being turned
+    /// off `again`.
+    fn flushed(&mut self, after: After, durable: bool, again: bool) {
         match after {
             After::Shutdown if self.csts.shst() == SHST_OCCURRING => {
                 self.csts = self.csts.with_shst(SHST_COMPLETE);
@@ -92,7 +95,10 @@ impl Controller {
             }
             // A reset came between.
             After::Shutdown => {}
-            After::CacheOff if durable => {}
+            After::CacheOff if durable => {
+                self.features.cache_is_empty = self.features.settings.write_through();
+            }
+            After::CacheOff if again || self.features.cache_is_empty => {}
             After::CacheOff => self.features.settings.set_write_through(false),
         }
     }

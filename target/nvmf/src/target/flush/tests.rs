@@ -134,6 +134,27 @@ fn turning_the_write_cache_off_makes_writes_durable_and_flushes_what_was_written
 }
 
 #[test]
+fn a_write_cache_that_is_off_stays_off_when_turning_it_off_again_fails() {
+    let fid = FeatureId::VOLATILE_WRITE_CACHE;
+    let set = SetFeatures { nsid: 0, fid, save: false, cdw11: 0, cdw12: 0, uuid_index: 0 };
+    let off = set.to_command(1, SglDescriptor::NO_DATA);
+    let get = GetFeatures { nsid: 0, fid, sel: FeatureSelect::CURRENT, cdw11: 0, uuid_index: 0 };
+    let get = get.to_command(1, SglDescriptor::NO_DATA);
+    let failed = Err(StatusCode::WRITE_FAULT.with_dnr());
+    for (ends, cache) in
+        [([Ok(()), failed], 0), ([failed, Ok(())], 0), ([failed, failed], 1), ([Ok(()), Ok(())], 0)]
+    {
+        let mut bench = Bench::new();
+        let (queue, _) = bench.ready();
+        let slots = [(); 2].map(|()| bench.feed(queue, &off, &[]));
+        for (slot, end) in slots.into_iter().zip(ends) {
+            done(&mut bench, queue, slot, end);
+        }
+        assert_eq!(bench.run(queue, &get, &[]), Outcome::result(cache), "{ends:?}");
+    }
+}
+
+#[test]
 fn a_write_cache_that_is_turned_on_again_before_it_was_emptied_stays_on() {
     let mut bench = Bench::new();
     let (queue, _) = bench.ready();
