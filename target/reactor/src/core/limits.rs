@@ -6,7 +6,8 @@
 //! The data of a Write moves to a buffer when a shared receive queue runs low and one is free, so that
 //! hosts over their limits do not keep the capsules of others out.
 //! Lines are independent: one that is over its limit stands still, and every other goes on. Within a
-//! line nobody overtakes. What a limit admits is shared by the lines of all cores and goes to whom
+//! line nobody overtakes. Lines with a limit in common, as those of one host on several namespaces,
+//! take turns. What a limit admits is shared by the lines of all cores and goes to whom
 //! comes first when there is something again.
 //!
 //! # Bounds and cost
@@ -163,8 +164,10 @@ impl<D: Device, B: BlockIo> Core<D, B> {
             }
             let Some(first) = line.waiting.pop_front() else { break };
             charge(now, limits, &first);
-            if line.waiting.is_empty() {
-                self.lines.lines.swap_remove(at);
+            // Behind the others, which may share a limit with it.
+            let line = self.lines.lines.remove(at);
+            if !line.waiting.is_empty() {
+                self.lines.lines.push(line);
             }
             given = true;
             let (conn, actions) = self.conn_and_actions(first.conn);

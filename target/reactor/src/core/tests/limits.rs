@@ -92,6 +92,36 @@ fn another_host_without_a_limit_is_not_delayed() {
 }
 
 #[test]
+fn namespaces_of_a_host_with_a_limit_take_turns() {
+    let mut rig = Rig::serving(LIMITS);
+    rig.now = Now::from_secs(1);
+    let mut view = (*limited(2, None)).clone();
+    let first = &view.namespaces[0];
+    let wide = LimitConfig { iops: 1_000_000, bandwidth: 0, burst: Now::ZERO };
+    let limit = Some(Arc::new(Limit::new(wide)));
+    let second = NamespaceView { nsid: 2, limit, counters: first.counters.clone(), ..**first };
+    view.namespaces.push(Arc::new(second));
+    let host = binding().hostnqn.to_string();
+    view.host_limits = Arc::new([(host, Arc::new(Limit::new(SLOW)))].into());
+    rig.tell(ToCore::Publish(Arc::new(view)));
+    for cid in 1..=4 {
+        rig.deliver(QP, &read(cid, 512), &[]);
+    }
+    for cid in 5..=8 {
+        let mut other = read(cid, 1024);
+        other.set_nsid(2);
+        rig.deliver(QP, &other, &[]);
+    }
+    rig.turn();
+    for _ in 0..4 {
+        rig.wait();
+    }
+    let lens: Vec<u64> = rig.core.io().requests.iter().map(|request| request.len).collect();
+    assert_eq!(lens.len(), 5);
+    assert_eq!(lens.iter().filter(|len| **len == 1024).count(), 2, "{lens:?}");
+}
+
+#[test]
 fn a_limit_that_is_lifted_lets_everybody_go_at_once() {
     let mut rig = Rig::limited();
     for cid in 1..=4 {
