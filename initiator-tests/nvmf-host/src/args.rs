@@ -392,6 +392,12 @@ pub(crate) struct RawArgs {
     /// Send it as the first message of the connection: no Connect before it
     #[arg(long, conflicts_with = "queue")]
     pub(crate) no_connect: bool,
+    /// Do not enable the controller before (CC.EN)
+    #[arg(long, conflicts_with_all = ["queue", "no_connect"])]
+    pub(crate) disabled: bool,
+    /// Show what the controller's error log says of it
+    #[arg(long, conflicts_with_all = ["no_connect", "disabled"])]
+    pub(crate) error_log: bool,
     /// How often to send it
     #[arg(long, default_value_t = 1)]
     pub(crate) count: u16,

@@ -1,6 +1,7 @@
 //! `raw`: a capsule of any content, on a connection that is otherwise in good order.
 
 mod capsule;
+mod error_log;
 
 use crate::args::RawArgs;
 use crate::output::{put, say};
@@ -147,7 +148,9 @@ impl<P: Provider> Wire<'_, P> {
             return Ok(admin);
         }
         let cntlid = self.connect(admin, 0, CNTLID_DYNAMIC)?;
-        self.enable(admin)?;
+        if !args.disabled {
+            self.enable(admin)?;
+        }
         if args.queue == 0 {
             return Ok(admin);
         }
@@ -182,6 +185,11 @@ pub(crate) fn run<P: Provider>(peer: &Peer, args: &RawArgs) -> Result<()> {
             Some(BareEvent::Message { queue: of, bytes, invalidated }) if of == queue => {
                 answers += 1;
                 print_response(&bytes, invalidated);
+                if args.error_log
+                    && let Ok(completion) = Completion::parse(&bytes)
+                {
+                    wire.show_error_log(args.queue, completion.cid)?;
+                }
             }
             Some(BareEvent::Gone { queue: of, reason }) if of == queue => {
                 say!("the connection ended: {reason}");
