@@ -26,7 +26,7 @@ const FILES: [(&str, &str); 9] = [
 
 /// Folders of files with these endings.
 const FOLDERS: [(&str, &str, &[&str]); 3] = [
-    ("docs", "usr/share/doc/nvmfd/docs", &["md", "json"]),
+    ("docs", "usr/share/doc/nvmfd/docs", &["md", "json", "png", "svg"]),
     ("config/examples", "usr/share/doc/nvmfd/config/examples", &["toml", "md"]),
     ("kernel-setup", "usr/lib/nvmfd/kernel-setup", &["sh"]),
 ];
