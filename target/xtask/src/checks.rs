@@ -147,11 +147,7 @@ pub(crate) fn test() -> Result<bool> {
     tally.step("simulator", || Ok(one(run_sim(&["--seeds".to_owned(), TEST_SEEDS.to_string()])?)));
     tally.step("instructions a command", || Ok(one(cost::run(&cost::CostArgs::default())?)));
     tally.step("soft-RoCE, a tenth of the packets lost", || Ok(one(run_loss(LOSS_SEEDS)?)));
-    if setup::is_root()? {
-        tally.step("Debian package", || Ok(one(deb::test()?)));
-    } else {
-        println!("not root: the Debian package is not tried out");
-    }
+    tally.step("Debian package", || Ok(deb::test()?.map_or((0, 0), one)));
     // Under emulation each of the other cases takes minutes: they are run with User-Mode Linux.
     tally.linux("Linux host, distribution's kernel", true, || Boot::qemu("distro"));
     tally.linux("Linux host, newest kernel", true, || Boot::qemu("newest"));

@@ -21,19 +21,31 @@ const WITHIN: &str = "240";
 const SCRIPT: &str = include_str!("inside.sh");
 const UNIT: &str = include_str!("inside.service");
 
-/// Says whether everything was as it should be.
-pub(super) fn run(package: &Path) -> Result<bool> {
-    setup::containers()?;
+/// What came of it.
+pub(super) enum Verdict {
+    /// Everything was as it should be, or not; what was done is printed.
+    Tried(bool),
+    /// This machine cannot have such a system, and why.
+    CannotTry(String),
+}
+
+/// Tries the package out.
+pub(super) fn run(package: &Path) -> Result<Verdict> {
     if !setup::is_root()? {
-        bail!("only root can install a package in a system of its own");
+        let why = "only root can install a package in a system of its own";
+        return Ok(Verdict::CannotTry(why.to_owned()));
     }
-    let root = copy(&base(package)?)?;
+    setup::containers()?;
+    let root = match fresh() {
+        Ok(base) => copy(&with_depends(base, package)?)?,
+        Err(why) => return Ok(Verdict::CannotTry(format!("{why:#}"))),
+    };
     let verdict = boot(package, &root);
     fs::remove_dir_all(&root)?;
     verdict
 }
 
-fn boot(package: &Path, root: &Path) -> Result<bool> {
+fn boot(package: &Path, root: &Path) -> Result<Verdict> {
     let home = root.join("root");
     fs::copy(package, home.join("nvmfd.deb"))?;
     fs::write(home.join("inside.sh"), SCRIPT)?;
@@ -44,7 +56,7 @@ fn boot(package: &Path, root: &Path) -> Result<bool> {
     std::os::unix::fs::symlink("/etc/systemd/system/inside.service", wants.join("inside.service"))?;
     // Its own name, so that two runs do not meet.
     let name = format!("nvmfd-deb-{}", std::process::id());
-    capture(
+    let container = capture(
         Command::new("timeout")
             .args(["--kill-after=20", WITHIN, "systemd-nspawn", "--quiet", "--boot"])
             .args(["--register=no", "--keep-unit", "--private-network", "--console=pipe"])
@@ -57,15 +69,14 @@ fn boot(package: &Path, root: &Path) -> Result<bool> {
     let log = fs::read_to_string(home.join("log")).unwrap_or_default();
     print!("{log}");
     if log.is_empty() {
-        bail!("the container did not come up");
+        let why = format!("systemd-nspawn started no container here: {}", container.stderr.trim());
+        return Ok(Verdict::CannotTry(why));
     }
-    Ok(log.trim_end().ends_with("all as it should be"))
+    Ok(Verdict::Tried(log.trim_end().ends_with("all as it should be")))
 }
 
-/// The fresh system, with the libraries that the package needs: so what the package leaves behind
-/// is only its own.
-fn base(package: &Path) -> Result<PathBuf> {
-    let depends = run_quiet(Command::new("dpkg-deb").arg("--field").arg(package).arg("Depends"))?;
+/// The fresh system.
+fn fresh() -> Result<PathBuf> {
     let base = cache::folder()?.join(format!("debian-{SUITE}"));
     if !base.exists() {
         println!("fetching Debian 12 ({SUITE}) into the cache");
@@ -77,6 +88,13 @@ fn base(package: &Path) -> Result<PathBuf> {
         )?;
         fs::rename(&new, &base)?;
     }
+    Ok(base)
+}
+
+/// The fresh system with the libraries that the package needs: so what the package leaves behind is
+/// only its own.
+fn with_depends(base: PathBuf, package: &Path) -> Result<PathBuf> {
+    let depends = run_quiet(Command::new("dpkg-deb").arg("--field").arg(package).arg("Depends"))?;
     // Nothing to do when they are there.
     let satisfy = ["apt-get", "-q", "-y", "--no-install-recommends", "satisfy"];
     let inside = |words: &[&str]| {

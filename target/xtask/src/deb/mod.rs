@@ -10,10 +10,11 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use clap::Args;
 use linux_host::run_quiet;
 
+use self::check::Verdict;
 use crate::native::Programs;
 use crate::{build, setup};
 
@@ -29,7 +30,34 @@ pub(crate) struct DebArgs {
 
 /// `cargo xtask deb`
 pub(crate) fn run(args: &DebArgs) -> Result<bool> {
-    let programs = match &args.programs {
+    let package = package(args.programs.as_deref())?;
+    if !args.check {
+        return Ok(true);
+    }
+    match check::run(&package)? {
+        Verdict::Tried(good) => Ok(good),
+        Verdict::CannotTry(why) => bail!("{why}"),
+    }
+}
+
+/// For `cargo xtask test`: makes the package and tries it out, where that can be done.
+pub(crate) fn test() -> Result<Option<bool>> {
+    if !setup::is_root()? {
+        println!("not root: the Debian package is NOT made and tried out");
+        return Ok(None);
+    }
+    match check::run(&package(None)?)? {
+        Verdict::Tried(good) => Ok(Some(good)),
+        Verdict::CannotTry(why) => {
+            println!("the Debian package was made, and NOT tried out: {why}");
+            Ok(None)
+        }
+    }
+}
+
+/// Makes the package of programs that are built already, or of new ones, and says where it is.
+fn package(programs: Option<&Path>) -> Result<PathBuf> {
+    let programs = match programs {
         Some(folder) => {
             let folder = fs::canonicalize(folder)
                 .with_context(|| format!("there is no folder {}", folder.display()))?;
@@ -39,12 +67,7 @@ pub(crate) fn run(args: &DebArgs) -> Result<bool> {
     };
     let package = make(&programs)?;
     println!("{}", package.display());
-    if args.check { check::run(&package) } else { Ok(true) }
-}
-
-/// For `cargo xtask test`: makes the package and tries it out.
-pub(crate) fn test() -> Result<bool> {
-    run(&DebArgs { check: true, programs: None })
+    Ok(package)
 }
 
 /// Puts the package together and says where it is.
