@@ -14,6 +14,7 @@ mod logs;
 mod malformed;
 mod portions;
 mod sgl;
+mod tables;
 mod wrong;
 
 use crate::{Place, Session};
@@ -40,6 +41,7 @@ pub const ALL: &[(&str, &[Case])] = &[
     ("malformed", malformed::CASES),
     ("portions", portions::CASES),
     ("sgl", sgl::CASES),
+    ("tables", tables::CASES),
     ("wrong", wrong::CASES),
 ];
 
