@@ -60,6 +60,13 @@ impl<D: Device, B: BlockIo> Core<D, B> {
             {
                 return Err(format!("{name}: more credits taken than there are"));
             }
+            for &slot in &conn.read_waits {
+                let state = &conn.slots[usize::from(slot.0)];
+                let left = conn.queue.segments(slot).len() > usize::from(state.segment);
+                if state.doing != Doing::Pulling || !left {
+                    return Err(format!("{name}: slot {} is in line with nothing to read", slot.0));
+                }
+            }
             ios += own_ios;
             for token in conn.queue.held_recvs() {
                 let (ring, at) = of_token(token);

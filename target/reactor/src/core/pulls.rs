@@ -59,9 +59,11 @@ impl Pulls {
     }
 }
 
-/// What keeps a connection from its next READ.
+/// What came of a connection's turn.
 enum Next {
+    /// A READ was posted, and there are more to come.
     Posted,
+    /// There is nothing to read any more.
     NothingLeft,
     NoCredit,
     NoWindow,
@@ -92,15 +94,17 @@ impl<D: Device, B: BlockIo> Core<D, B> {
         self.conn(c).in_line = false;
     }
 
-    /// Posts the next READ of a connection.
+    /// Posts the next READ of a connection. A slot leaves with its last: what ends there may be
+    /// another command's before the connection's next turn.
     fn next_read(&mut self, c: u16) -> Next {
         let Core { conns, device, stats, pulls, .. } = self;
         let conn = here(conns, c);
-        let (slot, segment) = loop {
+        let (slot, segment, last) = loop {
             let Some(&slot) = conn.read_waits.front() else { return Next::NothingLeft };
             let at = usize::from(conn.slot(slot).segment);
-            match conn.queue.segments(slot).get(at) {
-                Some(&segment) => break (slot, segment),
+            let segments = conn.queue.segments(slot);
+            match segments.get(at) {
+                Some(&segment) => break (slot, segment, at + 1 == segments.len()),
                 None => conn.read_waits.pop_front(),
             };
         };
@@ -128,6 +132,12 @@ impl<D: Device, B: BlockIo> Core<D, B> {
         stats.reads += 1;
         let op = SendOp::Read { remote: remote(&segment) };
         device.post_send(conn.qp, SendWr { wr_id: id, op, local, signaled: true });
+        if last {
+            conn.read_waits.pop_front();
+            if conn.read_waits.is_empty() {
+                return Next::NothingLeft;
+            }
+        }
         Next::Posted
     }
 }

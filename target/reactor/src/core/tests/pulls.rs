@@ -65,3 +65,31 @@ fn what_a_host_that_left_had_asked_for_is_free_for_others() {
     assert!(freed > 0);
     assert_eq!((after.len(), of(&after, QPS[0])), (freed, 0));
 }
+
+#[test]
+fn a_slot_that_has_read_all_is_not_in_line_for_its_next_command() {
+    let (mut rig, _) = crowded();
+    let qp = QpId(9);
+    rig.open(QueueKey(9), endpoint(qp, LIMITS), params());
+    rig.deliver(qp, &write(1, 512), &[]);
+    // Room for a small READ, and for no more.
+    let mut turns = 0;
+    while of(&rig.turn(), qp) == 0 {
+        turns += 1;
+        rig.core.device_mut().complete(QPS[turns % 3], WcStatus::Success);
+    }
+    rig.core.device_mut().complete(qp, WcStatus::Success);
+    rig.turn();
+    let mut posted = Vec::new();
+    while !posted.iter().any(|(on, wr)| *on == qp && is_send(wr)) {
+        posted = rig.io_done();
+    }
+    rig.core.device_mut().complete(qp, WcStatus::Success);
+    rig.turn();
+    // The next command has the same slot, and a buffer of its own.
+    rig.deliver(qp, &read(2, 512), &[]);
+    for _ in 0..20 {
+        assert_eq!(of(&rig.turn(), qp), 0, "a Read has nothing to read from its host");
+        QPS.map(|other| rig.core.device_mut().complete(other, WcStatus::Success));
+    }
+}
