@@ -8,7 +8,7 @@ use crate::config::ControlSocket;
 use rustix::fs::{FlockOperation, flock};
 use std::fs::{self, File, Permissions};
 use std::io;
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{FileTypeExt, PermissionsExt};
 use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -31,6 +31,12 @@ pub(crate) enum SocketError {
          with socket in [control]", .0.display()
     )]
     Taken(PathBuf),
+    /// Name a place where nothing is, or an old socket.
+    #[error(
+        "the control socket {} cannot be made: something that is no socket is there, and is left \
+         alone; name another place with socket in [control]", .0.display()
+    )]
+    Occupied(PathBuf),
     /// Give the daemon a folder that it may write to.
     #[error("cannot make the control socket {}: {source}", .path.display())]
     System {
@@ -98,9 +104,11 @@ fn bind(path: &Path, mode: u32) -> Result<UnixListener, SocketError> {
         Err(rustix::io::Errno::WOULDBLOCK) => return Err(SocketError::Taken(path.to_owned())),
         Err(error) => return Err(wrong(error.into())),
     }
-    match fs::remove_file(path) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(wrong(error)),
-        _ => {}
+    match fs::symlink_metadata(path) {
+        Ok(there) if there.file_type().is_socket() => fs::remove_file(path).map_err(wrong)?,
+        Ok(_) => return Err(SocketError::Occupied(path.to_owned())),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+        Err(error) => return Err(wrong(error)),
     }
     let listener = UnixListener::bind(path).map_err(wrong)?;
     fs::set_permissions(path, Permissions::from_mode(mode)).map_err(wrong)?;
@@ -125,6 +133,16 @@ mod tests {
         let second = bind(&path, 0o660).unwrap_err().to_string();
         assert!(second.starts_with("another nvmfd has the control socket"), "{second}");
         drop(first);
+    }
+
+    #[test]
+    fn a_file_in_the_sockets_place_is_left_alone() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("disk.img");
+        fs::write(&path, "data").unwrap();
+        let error = bind(&path, 0o660).unwrap_err().to_string();
+        assert!(error.contains("no socket is there"), "{error}");
+        assert_eq!(fs::read_to_string(&path).unwrap(), "data");
     }
 
     #[test]
