@@ -27,10 +27,13 @@ use nvmf::target::{AllowedHosts, DiscoveryConfig, DuplicateHosts};
 use problem::Problem;
 use reactor::run::PollMode;
 use region::Pages;
+use rustix::fs::OFlags;
 use serde::Deserialize;
+use std::fs::File;
 use std::io::Read;
 use std::net::SocketAddr;
 use std::ops::RangeInclusive;
+use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -171,12 +174,16 @@ pub(crate) fn load(path: &Path) -> Result<Config, ConfigErrors> {
 pub(crate) fn read(path: &Path) -> Result<String, ConfigErrors> {
     let wrong = |text: &str, problem| ConfigErrors::new(path, text, vec![problem]);
     let mut bytes = Vec::new();
+    // Opening a pipe would wait for whoever writes to it, and a running daemon waits for nobody.
+    let opened = File::options().read(true).custom_flags(OFlags::NONBLOCK.bits() as i32).open(path);
+    if opened.as_ref().is_ok_and(is_pipe) {
+        let problem = Problem::nowhere("is a pipe, which cannot be read again at a reload");
+        return Err(wrong("", problem.hint("name a file")));
+    }
     // One byte more than allowed tells a file that is too long; a device may have no end.
-    std::fs::File::open(path)
-        .and_then(|file| file.take(MAX_FILE + 1).read_to_end(&mut bytes))
-        .map_err(|error| {
-            wrong("", Problem::nowhere(format!("cannot read the configuration: {error}")))
-        })?;
+    opened.and_then(|file| file.take(MAX_FILE + 1).read_to_end(&mut bytes)).map_err(|error| {
+        wrong("", Problem::nowhere(format!("cannot read the configuration: {error}")))
+    })?;
     if bytes.len() as u64 > MAX_FILE {
         let most = in_words(MAX_FILE);
         return Err(wrong(
@@ -190,6 +197,10 @@ pub(crate) fn read(path: &Path) -> Result<String, ConfigErrors> {
         let text = String::from_utf8_lossy(&error.as_bytes()[..good]);
         wrong(&text, Problem::at(good..good, "is not UTF-8").hint("save the file as UTF-8 text"))
     })
+}
+
+fn is_pipe(file: &File) -> bool {
+    file.metadata().is_ok_and(|it| it.file_type().is_fifo() || it.file_type().is_socket())
 }
 
 /// Checks a configuration's text; `path` is for messages.

@@ -375,6 +375,16 @@ fn a_file_that_is_no_text_is_refused_with_the_place() {
 }
 
 #[test]
+fn a_pipe_is_refused_and_not_waited_for() {
+    let folder = tempfile::tempdir().unwrap();
+    let pipe = folder.path().join("nvmfd.toml");
+    rustix::fs::mkfifoat(rustix::fs::CWD, &pipe, rustix::fs::Mode::from_bits_retain(0o600))
+        .unwrap();
+    let text = load(&pipe).expect_err("must be refused").to_string();
+    assert!(text.contains("is a pipe") && text.contains("name a file"), "{text}");
+}
+
+#[test]
 fn a_disk_holds_a_block_and_a_ram_disk_what_can_be_reserved() {
     let path = "path = \"/srv/disk.img\"";
     for (disk, wrong) in [
