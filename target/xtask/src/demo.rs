@@ -71,7 +71,8 @@ pub(crate) fn run(args: DemoArgs) -> Result<bool> {
         check_free(own)?;
     }
     let listeners: Vec<IpAddr> = [Some(args.address), beside].into_iter().flatten().collect();
-    let serving = Serving::start(&programs.daemon, folder.path(), &config(&listeners, &folder)?)?;
+    let mut serving =
+        Serving::start(&programs.daemon, folder.path(), &config(&listeners, &folder)?)?;
     println!("\nnvmfd serves {SUBNQN} at {} (soft-roce, no privilege needed)", args.address);
 
     let host = |words: &[&str]| -> Result<()> {
@@ -80,20 +81,24 @@ pub(crate) fn run(args: DemoArgs) -> Result<bool> {
         print!("{out}");
         Ok(())
     };
-    host(&["discover"])?;
-    host(&["list-ns"])?;
-    host(&["connect-test"])?;
     let verify = |nsid: &str, mib: u32| {
         let size = format!("{mib}MiB");
         host(&["verify", "--nsid", nsid, "--size", &size, "--queues", "2"])
     };
-    verify("1", RAM_MIB)?;
-    verify("2", FILE_MIB)?;
-    println!("\nhalf a second each, namespace in memory, one core for the host");
-    println!("{:<22} {:>10} {:>9} {:>9} {:>9}", "", "IOPS", "MB/s", "p50 us", "p99 us");
-    for (mode, block, depth) in BENCHES {
-        measure(&programs.host, args.address, folder.path(), mode, block, depth)?;
-    }
+    let steps = || -> Result<()> {
+        host(&["discover"])?;
+        host(&["list-ns"])?;
+        host(&["connect-test"])?;
+        verify("1", RAM_MIB)?;
+        verify("2", FILE_MIB)?;
+        println!("\nhalf a second each, namespace in memory, one core for the host");
+        println!("{:<22} {:>10} {:>9} {:>9} {:>9}", "", "IOPS", "MB/s", "p50 us", "p99 us");
+        for (mode, block, depth) in BENCHES {
+            measure(&programs.host, args.address, folder.path(), mode, block, depth)?;
+        }
+        Ok(())
+    };
+    steps().map_err(|error| serving.explain(error))?;
     println!("\nthe demo took {:.1} s after the build", began.elapsed().as_secs_f64());
     next_steps(own, beside.is_some(), &programs.daemon);
     if args.serve {

@@ -20,6 +20,8 @@ const NVME_PORT: u16 = 4420;
 const ROCE_PORT: u16 = 4791;
 /// How long the daemon may take to be ready, and to end.
 const READY_WITHIN: Duration = Duration::from_secs(5);
+/// Lines of the log that are shown of a daemon that has ended.
+const LAST_WORDS: usize = 20;
 const STOP_WITHIN: Duration = Duration::from_secs(12);
 
 /// Both programs.
@@ -33,7 +35,7 @@ impl Programs {
     /// Builds both, with verbs where that can be done.
     pub(crate) fn build() -> Result<Programs> {
         let mut cargo = build::cargo()?;
-        cargo.args(["build", "--quiet", "--release", "-p", "nvmfd", "-p", "nvmf-host"]);
+        cargo.args(["build", "--release", "-p", "nvmfd", "-p", "nvmf-host"]);
         let with = match verbs() {
             Ok(()) => "with verbs",
             Err(why) => {
@@ -42,7 +44,7 @@ impl Programs {
                 "without verbs"
             }
         };
-        println!("building nvmfd and nvmf-host, {with}");
+        println!("building nvmfd and nvmf-host, {with}: the first time that takes minutes");
         let began = Instant::now();
         if !cargo.status()?.success() {
             bail!("nvmfd or nvmf-host does not build");
@@ -150,6 +152,15 @@ impl Serving {
     /// What it wrote so far.
     pub(crate) fn log(&self) -> Result<String> {
         Ok(fs::read_to_string(&self.log)?)
+    }
+
+    /// Why something failed: where the daemon has ended, that and its last words.
+    pub(crate) fn explain(&mut self, error: anyhow::Error) -> anyhow::Error {
+        let Ok(Some(status)) = self.child.try_wait() else { return error };
+        let log = self.log().unwrap_or_default();
+        let lines: Vec<&str> = log.lines().collect();
+        let last = lines[lines.len().saturating_sub(LAST_WORDS)..].join("\n");
+        error.context(format!("the daemon ended with {status}; its last words:\n{last}"))
     }
 
     /// Its process.
