@@ -8,7 +8,8 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result};
 use clap::Args;
 use linux_host::machine::Boot;
-use linux_host::{Provider, TargetKind, uml};
+
+use linux_host::{CaseResult, Provider, TargetKind, Verdict, uml};
 
 use crate::{build, cost, deb, deny, linux, setup, tidy};
 
@@ -35,35 +36,47 @@ const LOSS_SEEDS: u64 = 2000;
 /// the run is younger than this: it takes about five minutes on two processors.
 const UML_BUILD_BEFORE: Duration = Duration::from_secs(40 * 60);
 
+/// What came of one step.
+#[derive(Default)]
+struct Outcome {
+    passed: u64,
+    failed: u64,
+    /// One line for each check that failed, where the step knows which.
+    failures: Vec<String>,
+}
+
+impl From<bool> for Outcome {
+    fn from(success: bool) -> Self {
+        Self { passed: success.into(), failed: (!success).into(), failures: Vec::new() }
+    }
+}
+
 /// The sum of a run.
 #[derive(Default)]
 struct Tally {
     passed: u64,
     failed: u64,
-    /// One line for each step that failed.
+    /// One line for each check that failed, and for each step that cannot tell which.
     failures: Vec<String>,
 }
 
 impl Tally {
-    /// Runs one step, which gives how many checks passed and failed; a step
-    /// that cannot be run counts as one failure.
-    fn step(&mut self, name: &str, step: impl FnOnce() -> Result<(u64, u64)>) {
+    /// Runs one step; one that cannot be run counts as one failure.
+    fn step(&mut self, name: &str, step: impl FnOnce() -> Result<Outcome>) {
         println!("== {name}");
         let began = Instant::now();
-        let (passed, failed) = match step() {
-            Ok(counts) => counts,
-            Err(error) => {
-                println!("error: {error:#}");
-                (0, 1)
-            }
-        };
+        let Outcome { passed, failed, failures } = step().unwrap_or_else(|error| {
+            println!("error: {error:#}");
+            Outcome { passed: 0, failed: 1, failures: vec![format!("{error:#}")] }
+        });
         let seconds = began.elapsed().as_secs();
         println!("-- {name}: {passed} passed, {failed} failed, {seconds} s");
         self.passed += passed;
         self.failed += failed;
-        if failed > 0 {
+        if failed > 0 && failures.is_empty() {
             self.failures.push(format!("{name}: {failed} failed"));
         }
+        self.failures.extend(failures.iter().map(|failure| format!("{name}: {failure}")));
     }
 
     /// Prints what failed and the sum, which is the last line.
@@ -91,7 +104,12 @@ impl Tally {
         self.step("tidy", || {
             let offences = tidy::check(&build::root()?, &metadata()?)?;
             offences.iter().for_each(|offence| println!("{offence}"));
-            Ok((u64::from(offences.is_empty()), u64::try_from(offences.len())?))
+            let failed = u64::try_from(offences.len())?;
+            Ok(Outcome {
+                passed: u64::from(failed == 0),
+                failed,
+                failures: offences.iter().map(ToString::to_string).collect(),
+            })
         });
         self.step("unit tests", unit_tests);
     }
@@ -104,7 +122,11 @@ impl Tally {
                 let report =
                     linux::run_cases(boot()?, TargetKind::Nvmfd, provider, built, &[], core)?;
                 let (passed, failed, _) = report.counts();
-                Ok((u64::try_from(passed)?, u64::try_from(failed)?))
+                Ok(Outcome {
+                    passed: u64::try_from(passed)?,
+                    failed: u64::try_from(failed)?,
+                    failures: report.results.iter().filter_map(failed_case).collect(),
+                })
             });
         }
     }
@@ -143,11 +165,12 @@ pub(crate) fn test() -> Result<bool> {
     setup::run()?;
     let mut tally = Tally::default();
     tally.static_checks();
-    tally.step("dependencies", || Ok(one(deny::run()?)));
-    tally.step("simulator", || Ok(one(run_sim(&["--seeds".to_owned(), TEST_SEEDS.to_string()])?)));
-    tally.step("instructions a command", || Ok(one(cost::run(&cost::CostArgs::default())?)));
-    tally.step("soft-RoCE, a tenth of the packets lost", || Ok(one(run_loss(LOSS_SEEDS)?)));
-    tally.step("Debian package", || Ok(deb::test()?.map_or((0, 0), one)));
+    tally.step("dependencies", || Ok(deny::run()?.into()));
+    tally
+        .step("simulator", || Ok(run_sim(&["--seeds".to_owned(), TEST_SEEDS.to_string()])?.into()));
+    tally.step("instructions a command", || Ok(cost::run(&cost::CostArgs::default())?.into()));
+    tally.step("soft-RoCE, a tenth of the packets lost", || Ok(run_loss(LOSS_SEEDS)?.into()));
+    tally.step("Debian package", || Ok(deb::test()?.map_or_else(Outcome::default, Outcome::from)));
     // Under emulation each of the other cases takes minutes: they are run with User-Mode Linux.
     tally.linux("Linux host, distribution's kernel", true, || Boot::qemu("distro"));
     tally.linux("Linux host, newest kernel", true, || Boot::qemu("newest"));
@@ -186,12 +209,16 @@ fn run_loss(seeds: u64) -> Result<bool> {
     Ok(status.success())
 }
 
-fn cargo_step(args: &[&str]) -> Result<(u64, u64)> {
-    Ok(one(build::cargo()?.args(args).status()?.success()))
+fn cargo_step(args: &[&str]) -> Result<Outcome> {
+    Ok(build::cargo()?.args(args).status()?.success().into())
 }
 
-fn one(success: bool) -> (u64, u64) {
-    if success { (1, 0) } else { (0, 1) }
+/// The line of a case that failed.
+fn failed_case(result: &CaseResult) -> Option<String> {
+    match &result.verdict {
+        Verdict::Failed(why) => Some(format!("{}: {}", result.name, why.replace('\n', "; "))),
+        Verdict::Passed | Verdict::Skipped(_) => None,
+    }
 }
 
 fn metadata() -> Result<String> {
@@ -199,26 +226,32 @@ fn metadata() -> Result<String> {
 }
 
 /// All tests of the workspace, summed over their programs.
-fn unit_tests() -> Result<(u64, u64)> {
+fn unit_tests() -> Result<Outcome> {
     let mut child = build::cargo()?
         .args(["test", "--quiet", "--workspace", "--no-fail-fast"])
         .stdout(Stdio::piped())
         .spawn()
         .context("cannot start cargo")?;
-    let mut sum = (0, 0);
+    let mut sum = Outcome::default();
     let stdout = child.stdout.take().context("cargo's output")?;
     for line in BufReader::new(stdout).lines() {
         let line = line?;
+        if let Some(name) = line.strip_suffix(" --- FAILED") {
+            sum.failures.push(name.to_owned());
+        }
         match test_result(&line) {
-            Some((passed, failed)) => sum = (sum.0 + passed, sum.1 + failed),
+            Some((passed, failed)) => {
+                sum.passed += passed;
+                sum.failed += failed;
+            }
             None if is_progress(&line) => {}
             None => println!("{line}"),
         }
     }
     let success = child.wait()?.success();
     // A program that does not build or is killed has no result line.
-    if !success && sum.1 == 0 {
-        sum.1 = 1;
+    if !success && sum.failed == 0 {
+        sum.failed = 1;
     }
     Ok(sum)
 }
@@ -244,7 +277,7 @@ fn is_progress(line: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::{Tally, test_result};
+    use super::{Outcome, Tally, test_result};
 
     #[test]
     fn result_lines_are_counted_whether_ok_or_not() {
@@ -259,8 +292,9 @@ mod tests {
     fn a_step_that_cannot_be_run_is_a_failure_and_later_steps_still_run() {
         let mut tally = Tally::default();
         tally.step("broken", || anyhow::bail!("no"));
-        tally.step("fine", || Ok((5, 0)));
+        tally.step("fine", || Ok(Outcome { passed: 5, ..Outcome::default() }));
         assert_eq!((tally.passed, tally.failed), (5, 1));
+        assert_eq!(tally.failures, ["broken: no"]);
         assert!(!tally.finish());
     }
 }
