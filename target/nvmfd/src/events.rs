@@ -18,6 +18,9 @@ use tracing_subscriber::layer::Context;
 /// Lines that a listener may be behind.
 const BEHIND: usize = 1024;
 
+/// Listeners at a time.
+const LISTENERS: usize = 16;
+
 /// The listeners.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Events(Arc<Shared>);
@@ -36,11 +39,18 @@ struct Listener {
 }
 
 impl Events {
-    /// Lines from now on, until the receiver is dropped.
-    pub(crate) fn subscribe(&self) -> Receiver<Bytes> {
+    /// Lines from now on, until the receiver is dropped. None when there are too many listeners.
+    pub(crate) fn subscribe(&self) -> Option<Receiver<Bytes>> {
         let (lines, receiver) = channel(BEHIND);
-        self.change(|listeners| listeners.push(Listener { lines, missed: 0 }));
-        receiver
+        let mut room = false;
+        self.change(|listeners| {
+            listeners.retain(|listener| !listener.lines.is_closed());
+            room = listeners.len() < LISTENERS;
+            if room {
+                listeners.push(Listener { lines, missed: 0 });
+            }
+        });
+        room.then_some(receiver)
     }
 
     fn change(&self, change: impl FnOnce(&mut Vec<Listener>)) {
@@ -134,7 +144,7 @@ mod tests {
     #[test]
     fn fields_keep_their_types() {
         let events = Events::default();
-        let mut lines = events.subscribe();
+        let mut lines = events.subscribe().unwrap();
         tracing::subscriber::with_default(tracing_subscriber::registry().with(events), || {
             tracing::warn!(peer = %"10.0.0.1", qid = 3u16, up = true, "connected");
         });
@@ -150,7 +160,7 @@ mod tests {
     #[test]
     fn who_is_too_slow_is_told_how_much_was_missed_and_who_left_is_forgotten() {
         let events = Events::default();
-        let mut lines = events.subscribe();
+        let mut lines = events.subscribe().unwrap();
         drop(events.subscribe());
         for n in 0..BEHIND + 10 {
             events.tell(&json!({ "n": n }));
@@ -162,5 +172,14 @@ mod tests {
         events.tell(&json!({ "n": "after" }));
         assert_eq!(next(&mut lines)["lines"], 10);
         assert_eq!(next(&mut lines)["n"], "after");
+    }
+
+    #[test]
+    fn one_listener_too_many_is_refused_until_another_leaves() {
+        let events = Events::default();
+        let mut all: Vec<_> = (0..LISTENERS).map(|_| events.subscribe().unwrap()).collect();
+        assert!(events.subscribe().is_none());
+        all.pop();
+        assert!(events.subscribe().is_some());
     }
 }

@@ -87,12 +87,15 @@ impl Asked<'_> {
             Action::Cores => json(&cores(&operator.look().await?, &operator.read_meters())),
             Action::Limits => json(&Limits::of(&operator.config().await.tuning)),
             Action::Events => {
-                let mut response = Response::new(Body::Lines(self.app.events.subscribe()));
+                let lines = self.app.events.subscribe().ok_or(Refusal::Busy(
+                    "as many listen to events as may: end one (nvmfd trace) first",
+                ))?;
+                let mut response = Response::new(Body::Lines(lines));
                 let kind = HeaderValue::from_static("application/x-ndjson");
                 response.headers_mut().insert(CONTENT_TYPE, kind);
                 response
             }
-            Action::OpenApi => json(&openapi::document()),
+            Action::OpenApi => text("application/json", openapi::written()),
             Action::AddSubsystem
             | Action::SetSubsystem
             | Action::RemoveSubsystem
@@ -177,7 +180,7 @@ fn refused(refusal: &Refusal) -> Response<Body> {
         Refusal::NotThere(_) => StatusCode::NOT_FOUND,
         Refusal::Exists(_) => StatusCode::CONFLICT,
         Refusal::Invalid(_) => StatusCode::BAD_REQUEST,
-        Refusal::Ending => StatusCode::SERVICE_UNAVAILABLE,
+        Refusal::Ending | Refusal::Busy(_) => StatusCode::SERVICE_UNAVAILABLE,
     };
     failure(status, &refusal.to_string())
 }
@@ -198,6 +201,11 @@ fn not_found(path: &str, lost: &Lost) -> Response<Body> {
             response
         }
     }
+}
+
+/// What is said to one change more than may wait for another.
+pub(super) fn too_many_changes() -> Response<Body> {
+    refused(&Refusal::Busy("as many changes are under way as may: wait until one is done"))
 }
 
 /// What a user hears who may not use the socket.

@@ -2,11 +2,13 @@
 //!
 //! # Contract
 //! Everything runs on the operator's thread. Requests are bounded in size, time and number, so that
-//! a caller that is slow, huge or malformed costs its own connection and nothing else. What is
+//! a caller that is slow, huge or malformed costs its own connection and nothing else, and so are
+//! connections ([`guests`]): those that ask for nothing make room for those that do. What is
 //! asked of the daemon goes through the [`Operator`](crate::operator::Operator).
 
 mod answer;
 mod body;
+mod guests;
 mod openapi;
 mod pages;
 mod routes;

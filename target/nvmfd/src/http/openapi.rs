@@ -4,6 +4,13 @@ use super::routes::{self, Gives, ROUTES, Route, Takes};
 use super::views::Failure;
 use schemars::generate::SchemaSettings;
 use serde_json::{Map, Value, json};
+use std::sync::LazyLock;
+
+/// The document as it is served. It is written once: that takes as long as many other answers.
+pub(super) fn written() -> &'static str {
+    static WRITTEN: LazyLock<String> = LazyLock::new(|| format!("{:#}\n", document()));
+    &WRITTEN
+}
 
 /// The document (OpenAPI 3.1).
 pub(super) fn document() -> Value {

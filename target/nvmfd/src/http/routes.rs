@@ -334,6 +334,27 @@ pub(super) fn find(method: &Method, path: &str) -> Result<(Action, Vec<String>),
     Err(if others.is_empty() { Lost::NoSuchPath } else { Lost::Methods(others) })
 }
 
+/// What answering a request costs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Weight {
+    /// A look that waits for nothing.
+    Look,
+    /// It waits for changes that are under way.
+    Change,
+    /// As that, and it carries a configuration's text.
+    Text,
+}
+
+/// What answering a request costs, also one that leads nowhere.
+pub(super) fn weight(method: &Method, path: &str) -> Weight {
+    match find(method, path) {
+        Ok((Action::CheckConfig, _)) => Weight::Text,
+        Ok((Action::Config | Action::Limits, _)) => Weight::Change,
+        Ok(_) if *method != Method::GET => Weight::Change,
+        _ => Weight::Look,
+    }
+}
+
 pub(super) fn method_name(method: &Method) -> &'static str {
     match method.as_str() {
         "GET" => "GET",

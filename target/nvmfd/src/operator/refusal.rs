@@ -20,6 +20,9 @@ pub(crate) enum Refusal {
     /// The request itself is wrong.
     #[error("{0}")]
     Invalid(String),
+    /// Too many at a time; the words say of what.
+    #[error("{0}")]
+    Busy(&'static str),
     /// Too late.
     #[error("the daemon is ending")]
     Ending,

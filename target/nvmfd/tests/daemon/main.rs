@@ -3,6 +3,7 @@
 
 mod book;
 mod common;
+mod crowd;
 mod monitoring;
 mod operate;
 mod page;

@@ -1,0 +1,83 @@
+//! Many who connect to the control socket and the metrics address, and want nothing or do not say
+//! what: whoever wants something is answered at once all the same.
+
+use crate::common::{Daemon, own_address};
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::os::unix::net::UnixStream;
+use std::time::{Duration, Instant};
+
+const CROWD: usize = 600;
+/// What an operator is promised; the machine of a test may be busy with other things, so that only
+/// half of the answers have to keep it, and all of them ten times of it.
+const ANSWER_WITHIN: Duration = Duration::from_millis(50);
+
+fn daemon() -> (Daemon, String) {
+    let metrics = own_address().replace("4420", "9420");
+    let rest = format!(
+        "[metrics]\naddress = \"{metrics}\"\n[[subsystem]]\nnqn = \"nqn.2026-11.io.nvmfd:a\"\n\
+         allow_any_host = true\nnamespace = [{{ ram = \"1MiB\" }}]\n"
+    );
+    (Daemon::start(&rest), metrics)
+}
+
+/// How long an answer takes.
+fn time(mut stream: impl Read + Write, path: &str) -> Duration {
+    let began = Instant::now();
+    write!(stream, "GET {path} HTTP/1.1\r\nhost: a\r\n\r\n").unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
+    began.elapsed()
+}
+
+fn judge(mut times: Vec<Duration>) {
+    times.sort_unstable();
+    let (half, all) = (times[times.len() / 2], times[times.len() - 1]);
+    assert!(half < ANSWER_WITHIN && all < 10 * ANSWER_WITHIN, "half {half:?}, all {all:?}");
+}
+
+#[test]
+fn six_hundred_who_say_nothing_or_half_of_it_keep_nobody_waiting() {
+    let (daemon, metrics) = daemon();
+    let before = daemon.open_files();
+    let idle: Vec<(UnixStream, TcpStream)> = (0..CROWD)
+        .map(|n| {
+            let mut pair = (daemon.connect(), TcpStream::connect(&metrics).unwrap());
+            if n % 2 == 0 {
+                // Those who were sent away already cannot say more.
+                let _ = pair.0.write_all(b"POST /v1/reload HTTP/1.1\r\ncontent-length: 9\r\n\r\n{");
+                let _ = pair.1.write_all(b"GET /metr");
+            }
+            pair
+        })
+        .collect();
+    judge((0..20).map(|_| time(daemon.connect(), "/v1/status")).collect());
+    judge((0..20).map(|_| time(TcpStream::connect(&metrics).unwrap(), "/metrics")).collect());
+    assert!(daemon.open_files() < before + 300, "{}", daemon.open_files());
+    drop(idle);
+}
+
+#[test]
+fn who_does_not_hear_the_answer_keeps_nobody_waiting() {
+    let (daemon, _) = daemon();
+    let deaf: Vec<UnixStream> = (0..CROWD)
+        .map(|_| {
+            let mut stream = daemon.connect();
+            let _ = stream.write_all(b"GET /v1/openapi.json HTTP/1.1\r\nhost: a\r\n\r\n");
+            stream
+        })
+        .collect();
+    judge((0..20).map(|_| time(daemon.connect(), "/v1/status")).collect());
+    drop(deaf);
+}
+
+#[test]
+fn who_says_nothing_is_hung_up_on() {
+    let (daemon, _) = daemon();
+    let mut idle = daemon.connect();
+    let began = Instant::now();
+    let mut answer = Vec::new();
+    idle.read_to_end(&mut answer).unwrap();
+    assert!(began.elapsed() < Duration::from_secs(15), "{:?}", began.elapsed());
+}
