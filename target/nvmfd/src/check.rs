@@ -159,11 +159,7 @@ fn about_discovery(discovery: &DiscoveryConfig) -> String {
 const HEADER: [&str; 8] = ["NSID", "DISK", "SIZE", "BLOCK", "ACCESS", "CACHE", "TRIM", "UUID"];
 
 fn row(namespace: &Namespace, found: &Found) -> [String; 8] {
-    let disk = match &namespace.spec.medium {
-        Medium::Path { path, .. } => path.display().to_string(),
-        Medium::Ram { .. } => "ram".to_owned(),
-        Medium::Null { .. } => "null".to_owned(),
-    };
+    let disk = disks::name(&namespace.spec.medium);
     let access = if namespace.spec.read_only { "read-only" } else { "read-write" };
     let [size, block, access, cache, trim] = match found {
         Found::Disk(geometry) => [

@@ -2,7 +2,7 @@
 
 use crate::config::{Config, Namespace, Subsystem};
 use crate::machine;
-use backing::{Backing, BackingId, Geometry, OpenError};
+use backing::{Backing, BackingId, Geometry, Medium, OpenError};
 use nvmf::BackingRef;
 use nvmf::target::{NamespaceConfig, SubsystemConfig};
 use std::path::Path;
@@ -59,6 +59,15 @@ pub(crate) struct Problems {
 /// Whether the disk is merely held by someone else now.
 pub(crate) fn is_held(error: &OpenError) -> bool {
     matches!(error, OpenError::DeviceBusy { .. } | OpenError::LockedElsewhere { .. })
+}
+
+/// What the disk is called: its path, or the kind of memory.
+pub(crate) fn name(medium: &Medium) -> String {
+    match medium {
+        Medium::Path { path, .. } => path.display().to_string(),
+        Medium::Ram { .. } => "ram".to_owned(),
+        Medium::Null { .. } => "null".to_owned(),
+    }
 }
 
 /// Says which namespace a disk could not be opened for, and where in the configuration (at `path`)

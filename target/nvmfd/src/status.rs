@@ -1,9 +1,11 @@
 //! What there is now, as the control socket, the metrics and the live view tell it.
 //!
-//! A [`Picture`] is taken on the control thread, in one go, and is nobody's afterwards. Counts begin
+//! A [`Picture`] is taken on the control thread, in one go, and is nobody's afterwards; the operator
+//! adds what it alone knows, of disks and limits. Counts begin
 //! at the start of the daemon, or with the thing that they are counted on.
 
 use backing::BlockIo;
+use nvmf::limit::LimitConfig;
 use nvmf::target::{AllowedHosts, ControllerStatus, NamespaceStatus, SubsystemStatus};
 use nvmf::view::IoTotals;
 use rdma::{ConnectionManager, Device, Now};
@@ -11,11 +13,14 @@ use reactor::control::{Control, ControlStats, ListenerState};
 use reactor::run::Shown;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use std::time::{Duration, Instant};
 use uuid::Uuid;
 
 /// Everything.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 pub(crate) struct Picture {
+    /// When it was taken.
+    pub(crate) taken: Option<Instant>,
     /// Since the start of the daemon.
     pub(crate) uptime: Now,
     pub(crate) subsystems: Vec<Subsystem>,
@@ -27,6 +32,17 @@ pub(crate) struct Picture {
     pub(crate) control: ControlStats,
     /// The control thread's own core.
     pub(crate) control_core: Shown,
+}
+
+impl Picture {
+    /// How long ago it was taken.
+    pub(crate) fn age(&self) -> Duration {
+        self.taken.map_or(Duration::ZERO, |taken| taken.elapsed())
+    }
+
+    pub(crate) fn namespaces(&self) -> impl Iterator<Item = &Namespace> {
+        self.subsystems.iter().flat_map(|subsystem| &subsystem.namespaces)
+    }
 }
 
 /// A subsystem.
@@ -48,17 +64,41 @@ pub(crate) struct Namespace {
     /// The subsystem it is in.
     pub(crate) subsystem: String,
     pub(crate) nsid: u32,
+    /// The path of its disk as it is written in the configuration; "ram" or "null" without one.
+    pub(crate) medium: String,
     /// Bytes of a logical block.
     pub(crate) block_size: u64,
     /// Size in bytes.
     pub(crate) size: u64,
     pub(crate) read_only: bool,
     pub(crate) uuid: String,
+    /// How much it is served at most.
+    pub(crate) limit: Option<Limit>,
+    /// What has become of its disk since it was opened, and what to do; null when it is well.
+    pub(crate) trouble: Option<String>,
     /// The number of its disk, for what cores count on that.
     #[serde(skip)]
     pub(crate) disk: u32,
     /// What was done on it.
     pub(crate) io: Io,
+}
+
+/// How much something is served at most.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub(crate) struct Limit {
+    /// Commands a second; 0 for any number.
+    pub(crate) iops: u64,
+    /// Bytes a second; 0 for any number.
+    pub(crate) bandwidth: u64,
+    /// For how long who was idle may go over it, in milliseconds.
+    pub(crate) burst_ms: u64,
+}
+
+impl Limit {
+    pub(crate) fn of(config: &LimitConfig) -> Limit {
+        let LimitConfig { iops, bandwidth, burst } = *config;
+        Limit { iops, bandwidth, burst_ms: burst.as_millis() as u64 }
+    }
 }
 
 /// Counts of commands.
@@ -130,6 +170,7 @@ where
 {
     let target = control.target();
     Picture {
+        taken: Some(Instant::now()),
         uptime: now,
         subsystems: target.subsystems().map(subsystem).collect(),
         connections: target.controllers().map(|status| connection(now, &status)).collect(),
@@ -162,10 +203,13 @@ fn namespace(nqn: &str, status: &NamespaceStatus) -> Namespace {
     Namespace {
         subsystem: nqn.to_owned(),
         nsid: config.nsid,
+        medium: String::new(),
         block_size: 1 << config.lba_shift,
         size: config.block_count << config.lba_shift,
         read_only: config.read_only,
         uuid: Uuid::from_bytes(config.uuid).to_string(),
+        limit: None,
+        trouble: None,
         disk: config.backing.0,
         io: (*totals).into(),
     }

@@ -4,7 +4,7 @@ use super::{CallError, Client, table};
 use crate::cli::{Listed, Shown};
 use crate::config::{about, in_words};
 use crate::http::{Core, Host, Status, encode};
-use crate::status::{Connection, Io, Listener, Namespace, Subsystem};
+use crate::status::{Connection, Io, Limit, Listener, Namespace, Subsystem};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
@@ -22,13 +22,23 @@ pub(crate) fn status(client: &Client, json: bool) -> Result<String, CallError> {
         0 => format!("{} up", status.listeners_up),
         down => format!("{} up, {down} DOWN: see nvmfd list listeners", status.listeners_up),
     };
+    let mut notes = String::new();
+    for trouble in &status.troubles {
+        notes.push_str(&format!("TROUBLE        {trouble}\n"));
+    }
+    if status.age > 1.0 {
+        let age = span(Duration::from_secs(status.age as u64));
+        notes.push_str(&format!(
+            "TROUBLE        the control thread is held up: this is from {age} ago\n"
+        ));
+    }
     Ok(format!(
         "nvmfd {version} (commit {commit}), process {pid}, up {}\n\
          configuration  {config}\n\
          listeners      {listeners}\n\
          serving        {} subsystems, {} namespaces on {} data cores\n\
          connected      {} controllers, {} queues\n\
-         done           {}\n",
+         done           {}\n{notes}",
         span(up),
         status.subsystems,
         status.namespaces,
@@ -102,21 +112,40 @@ fn subsystem(found: &Subsystem) -> [String; 4] {
     [found.nqn.clone(), found.namespaces.len().to_string(), in_words(size), hosts]
 }
 
-const NAMESPACE: [&str; 9] =
-    ["SUBSYSTEM", "NSID", "SIZE", "BLOCK", "ACCESS", "READS", "WRITES", "ERRORS", "UUID"];
+const NAMESPACE: [&str; 11] = [
+    "SUBSYSTEM",
+    "NSID",
+    "DISK",
+    "SIZE",
+    "BLOCK",
+    "ACCESS",
+    "LIMIT",
+    "READS",
+    "WRITES",
+    "ERRORS",
+    "HEALTH",
+];
 
-fn namespace(found: &Namespace) -> [String; 9] {
+fn namespace(found: &Namespace) -> [String; 11] {
     [
         found.subsystem.clone(),
         found.nsid.to_string(),
+        found.medium.clone(),
         in_words(found.size),
         found.block_size.to_string(),
         if found.read_only { "read-only" } else { "read-write" }.to_owned(),
+        found.limit.as_ref().map_or_else(|| "none".to_owned(), limit),
         found.io.reads.to_string(),
         found.io.writes.to_string(),
         found.io.errors.to_string(),
-        found.uuid.clone(),
+        if found.trouble.is_none() { "well" } else { "TROUBLE: see nvmfd status" }.to_owned(),
     ]
+}
+
+fn limit(limit: &Limit) -> String {
+    let iops = (limit.iops > 0).then(|| format!("{} commands/s", limit.iops));
+    let bandwidth = (limit.bandwidth > 0).then(|| format!("{}/s", in_words(limit.bandwidth)));
+    iops.into_iter().chain(bandwidth).collect::<Vec<_>>().join(", ")
 }
 
 fn host(found: &Host) -> [String; 3] {
@@ -198,9 +227,19 @@ fn lines(text: &mut String, depth: usize, value: &Value) {
                     lines(text, depth + 1, item);
                 }
             }
-            _ => text.push_str(&format!("{margin}{key:<widest$}  {}\n", plain(value))),
+            _ => {
+                let words = value.as_u64().filter(|_| is_bytes(key)).filter(|n| *n >= 1 << 10);
+                let words = words.map_or_else(String::new, |n| format!(" ({})", in_words(n)));
+                text.push_str(&format!("{margin}{key:<widest$}  {}{words}\n", plain(value)));
+            }
         }
     }
+}
+
+/// Whether the number under that name is one of bytes.
+fn is_bytes(key: &str) -> bool {
+    let sizes = ["size", "bandwidth", "memory", "control_memory", "max_transfer", "in_capsule"];
+    key.ends_with("_bytes") || sizes.contains(&key)
 }
 
 fn plain(value: &Value) -> String {
@@ -209,6 +248,7 @@ fn plain(value: &Value) -> String {
         Value::String(text) => text.clone(),
         Value::Array(items) if items.is_empty() => "none".to_owned(),
         Value::Array(items) => items.iter().map(plain).collect::<Vec<_>>().join(", "),
+        Value::Null => "none".to_owned(),
         other => other.to_string(),
     }
 }
@@ -232,5 +272,8 @@ mod tests {
         let value = serde_json::json!({ "a": [], "io": { "reads": 3 }, "long": "x" });
         lines(&mut text, 0, &value);
         assert_eq!(text, "a     none\nio\n  reads  3\nlong  x\n");
+        text.clear();
+        lines(&mut text, 0, &serde_json::json!({ "size": 3 << 20, "limit": null }));
+        assert_eq!(text, "limit  none\nsize   3145728 (3 MiB)\n");
     }
 }

@@ -55,36 +55,33 @@ impl Asked<'_> {
             Action::Subsystems => json(&operator.look().await?.subsystems),
             Action::Subsystem => {
                 let nqn = self.parameter(0);
-                let all = operator.look().await?.subsystems;
-                let found = all.into_iter().find(|subsystem| subsystem.nqn == nqn);
-                json(&found.ok_or_else(|| Refusal::NotThere(format!("subsystem {nqn}")))?)
+                let picture = operator.look().await?;
+                let found = picture.subsystems.iter().find(|subsystem| subsystem.nqn == nqn);
+                json(found.ok_or_else(|| Refusal::NotThere(format!("subsystem {nqn}")))?)
             }
-            Action::Namespaces => {
-                let all = operator.look().await?.subsystems;
-                json(&all.into_iter().flat_map(|found| found.namespaces).collect::<Vec<_>>())
-            }
+            Action::Namespaces => json(&operator.look().await?.namespaces().collect::<Vec<_>>()),
             Action::Namespace => {
                 let (nqn, nsid) = (self.parameter(0), self.number::<u32>(1)?);
-                let all = operator.look().await?.subsystems;
-                let mut namespaces = all.into_iter().flat_map(|found| found.namespaces);
-                let found = namespaces.find(|ns| ns.subsystem == nqn && ns.nsid == nsid);
+                let picture = operator.look().await?;
+                let found = picture.namespaces().find(|ns| ns.subsystem == nqn && ns.nsid == nsid);
                 let none = || Refusal::NotThere(format!("namespace {nsid} of {nqn}"));
-                json(&found.ok_or_else(none)?)
+                json(found.ok_or_else(none)?)
             }
-            Action::Hosts => json(&hosts(&operator.look().await?)),
+            Action::Hosts => json(&hosts(&*operator.look().await?)),
             Action::Listeners => json(&operator.look().await?.listeners),
             Action::Connections => json(&operator.look().await?.connections),
             Action::Connection => {
                 let (nqn, cntlid) = (self.parameter(0), self.number::<u16>(1)?);
-                let mut all = operator.look().await?.connections.into_iter();
+                let picture = operator.look().await?;
+                let mut all = picture.connections.iter();
                 let found = all.find(|found| found.subsystem == nqn && found.cntlid == cntlid);
                 let none = || Refusal::NotThere(format!("controller {cntlid} of {nqn}"));
-                json(&found.ok_or_else(none)?)
+                json(found.ok_or_else(none)?)
             }
             Action::DropConnection => {
                 json(&operator.drop_connection(self.parameter(0), self.number(1)?).await?)
             }
-            Action::Cores => json(&cores(&operator.look().await?, &operator.read_meters())),
+            Action::Cores => json(&cores(&*operator.look().await?, &operator.read_meters())),
             Action::Limits => json(&Limits::of(&operator.config().await.tuning)),
             Action::Events => {
                 let lines = self.app.events.subscribe().ok_or(Refusal::Busy(

@@ -54,9 +54,9 @@ async fn numbers(app: &App) -> Result<Response<Body>, Refusal> {
     let numbers = Numbers {
         status: Status::of(&picture, app.operator.path(), app.operator.data_cores()),
         cores: cores(&picture, &app.operator.read_meters()),
-        namespaces: picture.subsystems.into_iter().flat_map(|found| found.namespaces).collect(),
-        connections: picture.connections,
-        listeners: picture.listeners,
+        namespaces: picture.namespaces().cloned().collect(),
+        connections: picture.connections.clone(),
+        listeners: picture.listeners.clone(),
     };
     let bytes = serde_json::to_vec(&numbers).unwrap_or_default();
     Ok(text("application/json", bytes))

@@ -2,7 +2,7 @@
 
 use crate::change::Plan;
 use crate::config::Tuning;
-use crate::status::{Io, Picture};
+use crate::status::{Io, Namespace, Picture};
 use reactor::core::{CoreStats, Latency, Stage, StageLatency};
 use reactor::run::{PollMode, Shown};
 use schemars::JsonSchema;
@@ -19,6 +19,8 @@ pub(crate) struct Status {
     pub(crate) config: String,
     /// Seconds since the start.
     pub(crate) uptime: f64,
+    /// Seconds since all this was so: more than a moment, when the control thread is held up.
+    pub(crate) age: f64,
     pub(crate) subsystems: usize,
     pub(crate) namespaces: usize,
     /// Controllers, those of the discovery service included.
@@ -30,11 +32,13 @@ pub(crate) struct Status {
     pub(crate) data_cores: usize,
     /// What was done on all namespaces that there are now.
     pub(crate) io: Io,
+    /// What has become of disks since they were opened, a line each.
+    pub(crate) troubles: Vec<String>,
 }
 
 impl Status {
     pub(super) fn of(picture: &Picture, config: &std::path::Path, data_cores: usize) -> Status {
-        let namespaces = || picture.subsystems.iter().flat_map(|subsystem| &subsystem.namespaces);
+        let namespaces = || picture.namespaces();
         let up = picture.listeners.iter().filter(|listener| listener.state == "up").count();
         let mut io = Io::default();
         for namespace in namespaces() {
@@ -46,6 +50,7 @@ impl Status {
             pid: std::process::id(),
             config: config.display().to_string(),
             uptime: picture.uptime.as_secs_f64(),
+            age: picture.age().as_secs_f64(),
             subsystems: picture.subsystems.len(),
             namespaces: namespaces().count(),
             connections: picture.connections.len(),
@@ -54,8 +59,14 @@ impl Status {
             listeners_down: picture.listeners.len() - up,
             data_cores,
             io,
+            troubles: namespaces().filter_map(trouble).collect(),
         }
     }
+}
+
+fn trouble(namespace: &Namespace) -> Option<String> {
+    let Namespace { subsystem, nsid, trouble, .. } = namespace;
+    trouble.as_ref().map(|trouble| format!("{subsystem} namespace {nsid}: {trouble}"))
 }
 
 /// A host that is connected, or allowed by name.

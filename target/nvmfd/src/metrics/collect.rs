@@ -11,11 +11,12 @@ use reactor::core::{CoreStats, Latency, Stage};
 use reactor::run::Shown;
 use std::collections::BTreeMap;
 use std::fmt::Error;
+use std::sync::Arc;
 
 /// One scrape.
 #[derive(Debug)]
 pub(super) struct Scrape {
-    pub(super) picture: Picture,
+    pub(super) picture: Arc<Picture>,
     /// Of the data cores.
     pub(super) cores: Vec<Shown>,
 }
@@ -51,6 +52,10 @@ impl Scrape {
         gauges(out, Family("build", "What is running; always 1", None), [(build, 1.0)])?;
         let uptime = Family("uptime", "Time since the start", Some(Unit::Seconds));
         gauges(out, uptime, [(Vec::new(), self.picture.uptime.as_secs_f64())])?;
+        let help =
+            "How old these counts are: more than a moment, when the control thread is held up";
+        let age = self.picture.age().as_secs_f64();
+        gauges(out, Family("picture_age", help, Some(Unit::Seconds)), [(Vec::new(), age)])?;
         let queues = Family("queues", "Queues from connect request to last trace", None);
         gauges(out, queues, [(Vec::new(), self.picture.queues as f64)])?;
         let up = self.picture.listeners.iter().map(|listener| {
@@ -61,7 +66,7 @@ impl Scrape {
     }
 
     fn namespaces(&self, out: &mut DescriptorEncoder<'_>) -> Result<(), Error> {
-        let all = || self.picture.subsystems.iter().flat_map(|subsystem| &subsystem.namespaces);
+        let all = || self.picture.namespaces();
         let by_way = |reads: fn(&Io) -> u64, writes: fn(&Io) -> u64| {
             all().flat_map(move |ns| {
                 let with = |way: &str| {
@@ -85,7 +90,10 @@ impl Scrape {
             out,
             protected,
             all().map(|ns| (of_namespace(ns), f64::from(u8::from(ns.read_only)))),
-        )
+        )?;
+        let help = "Whether the disk still is what it was opened as: not cut, deleted or replaced";
+        let well = all().map(|ns| (of_namespace(ns), f64::from(u8::from(ns.trouble.is_none()))));
+        gauges(out, Family("namespace_disk_well", help, None), well)
     }
 
     /// Of the disks under the namespaces, over all cores.
@@ -97,7 +105,7 @@ impl Scrape {
             *in_flight += disk.in_flight;
         }
         let each = || {
-            let all = self.picture.subsystems.iter().flat_map(|subsystem| &subsystem.namespaces);
+            let all = self.picture.namespaces();
             all.filter_map(|ns| Some((of_namespace(ns), *disks.get(&ns.disk)?)))
         };
         let depth = Family("disk_operations_in_flight", "Operations under way on the disk", None);

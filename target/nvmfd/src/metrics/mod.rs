@@ -14,6 +14,7 @@ use collect::Scrape;
 use prometheus_client::encoding::text::encode;
 use prometheus_client::registry::Registry;
 use reactor::run::Shown;
+use std::sync::Arc;
 
 /// What a caller has to say that it accepts, to be told in OpenMetrics.
 const OPENMETRICS: &str = "application/openmetrics-text";
@@ -27,7 +28,7 @@ const MEDIA_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=u
 /// As for [`text`].
 pub(crate) fn acceptable(
     accept: &str,
-    picture: Picture,
+    picture: Arc<Picture>,
     cores: Vec<Shown>,
 ) -> Result<(&'static str, String), std::fmt::Error> {
     let text = text(picture, cores)?;
@@ -42,7 +43,7 @@ pub(crate) fn acceptable(
 ///
 /// # Errors
 /// Never by what is in them: only when a name breaks the format's rules.
-fn text(picture: Picture, cores: Vec<Shown>) -> Result<String, std::fmt::Error> {
+fn text(picture: Arc<Picture>, cores: Vec<Shown>) -> Result<String, std::fmt::Error> {
     let mut registry = Registry::with_prefix("nvmfd");
     registry.register_collector(Box::new(Scrape { picture, cores }));
     let mut text = String::new();

@@ -12,10 +12,13 @@ fn picture() -> Picture {
     let namespace = Namespace {
         subsystem: "nqn.a:\"b\"\\".into(),
         nsid: 1,
+        medium: "/srv/b".into(),
         block_size: 512,
         size: 1 << 20,
         read_only: false,
         uuid: String::new(),
+        limit: None,
+        trouble: Some("was cut".into()),
         disk: 0,
         io: Io { reads: 3, writes: 4, read_bytes: 12288, write_bytes: 16384, errors: 1 },
     };
@@ -34,6 +37,7 @@ fn picture() -> Picture {
         detail: "soft".into(),
     };
     Picture {
+        taken: None,
         uptime: Duration::from_millis(1500),
         subsystems: vec![subsystem],
         connections: Vec::new(),
@@ -51,12 +55,13 @@ fn counters_are_total_and_units_are_in_the_names() {
     shown.failures.push((StatusCode::INVALID_FIELD, 3));
     let disk = DiskStats { id: BackingId(0), in_flight: 5, latency: Latency::default() };
     shown.disks.push(disk);
-    let text = text(picture(), vec![shown]).unwrap();
+    let text = text(picture().into(), vec![shown]).unwrap();
     let name = r#"{subsystem="nqn.a:\"b\"\\",nsid="1""#;
     for line in [
         format!("nvmfd_namespace_commands_total{name},direction=\"read\"}} 3"),
         format!("nvmfd_namespace_data_bytes_total{name},direction=\"write\"}} 16384"),
         format!("nvmfd_namespace_size_bytes{name}}} 1048576.0"),
+        format!("nvmfd_namespace_disk_well{name}}} 0.0"),
         "nvmfd_core_capsules_total{core=\"1\"} 7".to_owned(),
         "nvmfd_uptime_seconds 1.5".to_owned(),
         "nvmfd_listener_up{address=\"[::]:4420\"} 1.0".to_owned(),
@@ -75,7 +80,7 @@ fn counters_are_total_and_units_are_in_the_names() {
 
 #[test]
 fn a_family_is_told_once_and_not_at_all_without_values() {
-    let text = text(picture(), Vec::new()).unwrap();
+    let text = text(picture().into(), Vec::new()).unwrap();
     let types: Vec<&str> = text.lines().filter(|line| line.starts_with("# TYPE")).collect();
     let unique: std::collections::BTreeSet<&&str> = types.iter().collect();
     assert_eq!(types.len(), unique.len(), "{text}");
@@ -113,7 +118,7 @@ fn dashboard_and_alerts_ask_for_metrics_that_there_are() {
         io: Io::default(),
         admin_commands: 1,
     });
-    let text = text(picture, vec![shown]).unwrap();
+    let text = text(picture.into(), vec![shown]).unwrap();
     let there = names(&text);
     for file in ["grafana.json", "alerts.yml"] {
         let asked = std::fs::read_to_string(folder.join(file)).unwrap();

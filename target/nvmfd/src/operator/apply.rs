@@ -1,8 +1,8 @@
 //! Making a plan true: disks first, then step by step.
 
-use super::{Operator, Order, Refusal, Standing};
+use super::{Operator, Order, Refusal, Standing, apart};
 use crate::change::{self, Change, Plan, Step};
-use crate::config::{self, Config, Namespace};
+use crate::config::{Config, Namespace};
 use crate::disks;
 use backing::{Backing, BackingId, Medium, OpenError};
 use schemars::JsonSchema;
@@ -44,11 +44,12 @@ impl Operator {
         standing: &mut Standing,
         text: String,
     ) -> Result<Outcome, Refusal> {
-        let new = config::parse(&self.path, &text)?;
+        let new = self.parse(text.clone()).await?;
         let plan = change::diff(&standing.config, &new, |listener| self.carriers.carry(listener));
         let opened = self.open(standing, &plan).await?;
         let outcome = self.make(standing, plan, opened).await?;
         standing.text = text;
+        self.shelf.stock(standing);
         Ok(outcome)
     }
 
@@ -75,7 +76,8 @@ impl Operator {
                     }
                 }
                 Change::Grow { nqn, to } => {
-                    if let Err(error) = may_grow(to) {
+                    let grown = to.clone();
+                    if let Err(error) = apart(move || may_grow(&grown)).await {
                         problems.push(disks::in_words(&self.path, nqn, to, &error));
                     }
                 }
@@ -162,7 +164,8 @@ impl Operator {
                 if let (Change::Grow { .. }, Medium::Path { size: Some(size), .. }) =
                     (change, &to.spec.medium)
                 {
-                    let grown = backing.grow(*size);
+                    let (backing, size) = (backing.clone(), *size);
+                    let grown = apart(move || backing.grow(size)).await;
                     grown.map_err(|error| format!("cannot make the file larger: {error}"))?;
                 }
                 Step::UpdateNamespace(nqn.clone(), disks::namespace_config(to, *id, backing))
@@ -231,10 +234,7 @@ impl Operator {
 
 async fn open(namespace: &Namespace) -> Result<Arc<Backing>, OpenError> {
     let spec = namespace.spec.clone();
-    match tokio::task::spawn_blocking(move || Backing::open(&spec)).await {
-        Ok(opened) => opened,
-        Err(panic) => std::panic::resume_unwind(panic.into_panic()),
-    }
+    apart(move || Backing::open(&spec)).await
 }
 
 /// The file or device of a namespace, by its own name.

@@ -11,9 +11,11 @@
 
 mod apply;
 mod ids;
+mod looks;
 mod orders;
 mod refusal;
 mod save;
+mod shelf;
 mod thread;
 
 pub(crate) use apply::Outcome;
@@ -31,11 +33,19 @@ use crate::logging::LogFilter;
 use crate::provider::Carriers;
 use crate::status::Picture;
 use backing::{Backing, BackingId};
+use looks::Looks;
 use reactor::run::{Meter, Postbox, Shown};
+use shelf::Shelf;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 use tokio::sync::{Mutex, oneshot};
+
+/// How soon a failed operation has its disk looked at.
+const TICK: Duration = Duration::from_secs(1);
+/// How seldom disks are looked at that fail nothing.
+const TICKS_BETWEEN_INSPECTIONS: u64 = 10;
 
 /// See the module.
 #[derive(Debug)]
@@ -49,6 +59,8 @@ pub(crate) struct Operator {
     /// Of the data cores, by index less one.
     meters: Vec<Arc<Meter>>,
     standing: Mutex<Standing>,
+    looks: Looks,
+    shelf: Arc<Shelf>,
 }
 
 /// What is in force.
@@ -90,8 +102,11 @@ impl Operator {
             ((nqn, disk.namespace.nsid), (disk.id, disk.backing))
         };
         let disks = disks.into_iter().map(place).collect();
-        let standing = Mutex::new(Standing { text, config, disks });
-        Operator { path, orders, ids, carriers, log, meters, standing }
+        let standing = Standing { text, config, disks };
+        let (looks, shelf) = (Looks::default(), Arc::new(Shelf::default()));
+        shelf.stock(&standing);
+        let standing = Mutex::new(standing);
+        Operator { path, orders, ids, carriers, log, meters, standing, looks, shelf }
     }
 
     /// The numbers of disks, for the control thread to tell which have come free.
@@ -110,7 +125,8 @@ impl Operator {
     /// [`Refusal`]: nothing was changed.
     pub(crate) async fn reload(&self) -> Result<Outcome, Refusal> {
         let mut standing = self.standing.lock().await;
-        let text = config::read(&self.path)?;
+        let path = self.path.clone();
+        let text = apart(move || config::read(&path)).await?;
         self.adopt(&mut standing, text).await
     }
 
@@ -119,7 +135,7 @@ impl Operator {
     /// # Errors
     /// What is wrong with the text.
     pub(crate) async fn plan(&self, text: &str) -> Result<Plan, Refusal> {
-        let new = config::parse(&self.path, text)?;
+        let new = self.parse(text.to_owned()).await?;
         let standing = self.standing.lock().await;
         Ok(change::diff(&standing.config, &new, |listener| self.carriers.carry(listener)))
     }
@@ -130,12 +146,18 @@ impl Operator {
     /// [`Refusal`]: nothing was changed, neither here nor there.
     pub(crate) async fn edit(&self, edit: &Edit, save: bool) -> Result<Outcome, Refusal> {
         let mut standing = self.standing.lock().await;
-        let text = edit.apply(&standing.text)?;
-        // The file may have been edited meanwhile: the change goes into what it says now.
-        let file = if save { Some(save::prepare(&self.path, edit)?) } else { None };
+        let (given, before, path) = (edit.clone(), standing.text.clone(), self.path.clone());
+        let (text, file) = apart(move || {
+            let text = given.apply(&before)?;
+            // The file may have been edited meanwhile: the change goes into what it says now.
+            let file = if save { Some(save::prepare(&path, &given)?) } else { None };
+            Ok::<_, Refusal>((text, file))
+        })
+        .await?;
         let mut outcome = self.adopt(&mut standing, text).await?;
         if let Some(text) = file {
-            match save::replace(&self.path, &text) {
+            let path = self.path.clone();
+            match apart(move || save::replace(&path, &text)).await {
                 Ok(()) => outcome.saved = true,
                 Err(error) => outcome.failed.push(format!("the file was not written: {error}")),
             }
@@ -143,12 +165,28 @@ impl Operator {
         Ok(outcome)
     }
 
-    /// What there is now.
+    /// What there is now; what there was a moment ago, where the control thread is held up.
     ///
     /// # Errors
     /// When the daemon is ending.
-    pub(crate) async fn look(&self) -> Result<Picture, Refusal> {
-        self.order(Order::Look).await
+    pub(crate) async fn look(&self) -> Result<Arc<Picture>, Refusal> {
+        let shelf = self.shelf.clone();
+        self.looks.look(&self.orders, move |picture| shelf.describe(picture)).await
+    }
+
+    /// Looks after the disks, for as long as the process lives.
+    pub(crate) async fn tend_disks(&self) {
+        let failed = || self.read_meters().iter().map(|shown| shown.core.io_errors).sum::<u64>();
+        let mut before = failed();
+        for tick in 1u64.. {
+            tokio::time::sleep(TICK).await;
+            let now = failed();
+            if now != before || tick.is_multiple_of(TICKS_BETWEEN_INSPECTIONS) {
+                let shelf = self.shelf.clone();
+                apart(move || shelf.inspect()).await;
+            }
+            before = now;
+        }
     }
 
     /// How many data cores there are.
@@ -186,6 +224,12 @@ impl Operator {
         self.standing.lock().await.config.clone()
     }
 
+    /// A configuration from its text.
+    async fn parse(&self, text: String) -> Result<Config, Refusal> {
+        let path = self.path.clone();
+        Ok(apart(move || config::parse(&path, &text)).await?)
+    }
+
     /// Gives an order and waits for the answer.
     ///
     /// # Errors
@@ -197,5 +241,14 @@ impl Operator {
         let (reply, answer) = oneshot::channel();
         self.orders.send(order(reply));
         answer.await.map_err(|_| Refusal::Ending)
+    }
+}
+
+/// Does on a thread of its own what takes time or waits for a disk: the operator's thread answers
+/// meanwhile.
+async fn apart<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {
+    match tokio::task::spawn_blocking(work).await {
+        Ok(done) => done,
+        Err(panic) => std::panic::resume_unwind(panic.into_panic()),
     }
 }

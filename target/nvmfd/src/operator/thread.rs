@@ -29,8 +29,8 @@ pub(crate) fn operate(
 ) -> anyhow::Result<Arc<Notify>> {
     let runtime = Builder::new_current_thread()
         .enable_all()
-        // Disks are opened one after the other.
-        .max_blocking_threads(2)
+        // Changes are made one after the other; beside them disks are looked at, and plans made.
+        .max_blocking_threads(4)
         .build()
         .context("cannot start the operator's thread")?;
     let reload = Arc::new(Notify::new());
@@ -43,6 +43,10 @@ pub(crate) fn operate(
                 if let Err(error) = open(&app, outlets) {
                     error!("operators cannot reach the daemon: {error}");
                 }
+                let tending = app.clone();
+                tokio::spawn(async move { tending.operator.tend_disks().await });
+                // From now on there is a picture for whoever cannot have a new one.
+                let _ = app.operator.look().await;
                 reload_on(&app.operator, &wake).await;
             });
         })

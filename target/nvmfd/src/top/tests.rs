@@ -7,8 +7,8 @@ use serde_json::json;
 
 fn namespace(nsid: u32, reads: u64) -> Namespace {
     let io = Io { reads, read_bytes: reads * 4096, ..Io::default() };
-    serde_json::from_value(json!({ "subsystem": "nqn.a", "nsid": nsid, "block_size": 512,
-        "size": 1 << 30, "read_only": false, "uuid": "", "io": io }))
+    serde_json::from_value(json!({ "subsystem": "nqn.a", "nsid": nsid, "medium": "ram", "block_size": 512,
+        "size": 1 << 30, "read_only": false, "uuid": "", "limit": null, "trouble": null, "io": io }))
     .unwrap()
 }
 
@@ -16,7 +16,7 @@ fn answers(first: u64, second: u64) -> Answers {
     let namespaces = vec![namespace(1, first), namespace(2, second)];
     let io = Io { reads: first + second, ..Io::default() };
     let status: Status = serde_json::from_value(json!({ "version": "9.9", "commit": "", "pid": 1,
-        "config": "", "uptime": 12.5, "subsystems": 1, "namespaces": 2, "connections": 1,
+        "config": "", "uptime": 12.5, "age": 0.0, "troubles": [], "subsystems": 1, "namespaces": 2, "connections": 1,
         "queues": 3, "listeners_up": 1, "listeners_down": 1, "data_cores": 1, "io": io }))
     .unwrap();
     let host: Connection = serde_json::from_value(json!({ "subsystem": "nqn.a", "cntlid": 1,

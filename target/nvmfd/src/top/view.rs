@@ -66,8 +66,12 @@ impl View {
             0 => String::new(),
             down => format!(", listeners DOWN: {down}"),
         };
+        let trouble = match status.troubles.len() {
+            0 => String::new(),
+            disks => format!(", disks in TROUBLE: {disks}"),
+        };
         let line = format!(
-            "nvmfd {}  up {} s  {} controllers, {} queues{down}  {commands} commands/s, read {read}/s, \
+            "nvmfd {}  up {} s  {} controllers, {} queues{down}{trouble}  {commands} commands/s, read {read}/s, \
              written {written}/s",
             status.version, status.uptime as u64, status.connections, status.queues,
         );

@@ -4,6 +4,7 @@
 mod book;
 mod common;
 mod crowd;
+mod disks;
 mod monitoring;
 mod operate;
 mod page;

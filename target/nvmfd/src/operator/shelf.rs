@@ -1,0 +1,104 @@
+//! The open disks, as the operator looks after them: what they are called, and whether they are still
+//! what they were opened as.
+//!
+//! Hosts get errors when a file is cut under the daemon, and nothing on the data path could say why.
+//! So the disks are looked at from here, off every thread that serves: now and then, and at once when
+//! the cores count a failed operation. What has become of one is logged when it is found and when it is
+//! over, and told with the namespace for as long as it lasts.
+
+use super::Standing;
+use crate::disks;
+use crate::status::{Limit, Picture};
+use backing::{Backing, Medium};
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::{Mutex, MutexGuard, PoisonError, Weak};
+use tracing::{error, info};
+
+/// A namespace, by subsystem and nsid.
+type Key = (String, u32);
+
+/// See the module.
+#[derive(Debug, Default)]
+pub(super) struct Shelf(Mutex<BTreeMap<Key, Disk>>);
+
+/// What is known of one disk.
+#[derive(Debug)]
+struct Disk {
+    /// What it is called in the configuration.
+    name: String,
+    path: Option<PathBuf>,
+    limit: Option<Limit>,
+    /// Not to keep it open.
+    backing: Weak<Backing>,
+    trouble: Option<String>,
+}
+
+impl Shelf {
+    /// Takes in what is open now.
+    pub(super) fn stock(&self, standing: &Standing) {
+        let mut disks = self.lock();
+        let mut before = std::mem::take(&mut *disks);
+        for subsystem in &standing.config.subsystems {
+            for namespace in &subsystem.namespaces {
+                let key = (subsystem.nqn.clone(), namespace.nsid);
+                let Some((_, backing)) = standing.disks.get(&key) else { continue };
+                let backing = std::sync::Arc::downgrade(backing);
+                let path = match &namespace.spec.medium {
+                    Medium::Path { path, .. } => Some(path.clone()),
+                    Medium::Ram { .. } | Medium::Null { .. } => None,
+                };
+                let same = before.remove(&key).filter(|disk| disk.backing.ptr_eq(&backing));
+                let trouble = same.and_then(|disk| disk.trouble);
+                let limit = standing.config.limits.namespaces.get(&key).map(Limit::of);
+                let name = disks::name(&namespace.spec.medium);
+                disks.insert(key, Disk { name, path, limit, backing, trouble });
+            }
+        }
+    }
+
+    /// Adds to a picture what is known of the disks.
+    pub(super) fn describe(&self, picture: &mut Picture) {
+        let disks = self.lock();
+        for namespace in picture.subsystems.iter_mut().flat_map(|found| &mut found.namespaces) {
+            let key = (namespace.subsystem.clone(), namespace.nsid);
+            let Some(disk) = disks.get(&key) else { continue };
+            namespace.medium = disk.name.clone();
+            namespace.limit = disk.limit;
+            namespace.trouble = disk.trouble.clone();
+        }
+    }
+
+    /// Looks at every disk, and says in the log what has become of one since. May block for as long as
+    /// a file system does not answer.
+    pub(super) fn inspect(&self) {
+        let all: Vec<_> = self
+            .lock()
+            .iter()
+            .filter_map(|(key, disk)| Some((key.clone(), disk.path.clone()?, disk.backing.clone())))
+            .collect();
+        for ((nqn, nsid), path, weak) in all {
+            let Some(backing) = weak.upgrade() else { continue };
+            let found = backing.inspect(&path);
+            drop(backing);
+            let found = found.map(|trouble| format!("{}: {trouble}", path.display()));
+            let mut disks = self.lock();
+            let disk = disks.get_mut(&(nqn.clone(), nsid));
+            let Some(disk) = disk.filter(|disk| disk.backing.ptr_eq(&weak)) else { continue };
+            match (&disk.trouble, &found) {
+                (_, Some(trouble)) if disk.trouble != found => {
+                    error!(subnqn = %nqn, nsid, "a disk is in trouble: {trouble}");
+                }
+                (Some(_), None) => {
+                    info!(subnqn = %nqn, nsid, "{}: is again as it was opened", path.display());
+                }
+                _ => {}
+            }
+            disk.trouble = found;
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<Key, Disk>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
