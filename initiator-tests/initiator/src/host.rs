@@ -1,21 +1,20 @@
 //! The driver: one controller over a connector and a device.
 
-use crate::controller::{ControlData, Controller, ControllerConfig, Goodbye, Purpose, Step};
-use crate::link::{Link, LinkState, Owner, RAW_SENDS, RECV_LEN, Tag, Work};
-use crate::queue::{Finished, HostQueue, Pace, QueueShape, Violation};
-use crate::request::{Lost, Payload, Request, SubmitError};
+use crate::controller::{Controller, ControllerConfig, Goodbye, Step};
+use crate::link::{Link, LinkState, Owner, RECV_LEN, Tag, Work};
+use crate::queue::{Finished, Pace, Violation};
+use crate::request::{Lost, Request, SubmitError};
 use crate::{Arena, ControllerInfo, NamespaceInfo};
-use nvme_spec_types::rdma_cm::{CmReject, CmRequest};
-use nvme_spec_types::{Command, Completion, SglDescriptor, ZeroBased};
-use rdma::cm::QpParams;
-use rdma::{
-    Access, CmEvent, ConnId, ConnectParams, Connector, CoreIndex, HostDevice, Now, QpId, Wc, WcOp,
-};
+use nvme_spec_types::Completion;
+use rdma::{Access, Connector, CoreIndex, HostDevice, Now, QpId, Wc, WcOp};
 use region::{Region, Span};
 use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
+
+mod links;
+mod send;
 
 /// How a host goes about it.
 #[derive(Debug, Clone)]
@@ -386,127 +385,12 @@ impl<C: Connector, D: HostDevice<Endpoint = C::Endpoint>> Host<C, D> {
         self.links.get(usize::from(qid))?.as_ref()
     }
 
-    fn qid_of_conn(&self, conn: ConnId) -> Option<usize> {
-        self.links.iter().position(|link| link.as_ref().is_some_and(|link| link.conn == conn))
-    }
-
     fn qid_of_qp(&mut self, qp: QpId) -> Option<usize> {
         let is_of = |link: &Option<Link>| link.as_ref().is_some_and(|link| link.qp == qp);
         if !self.links.get(self.last_qid).is_some_and(is_of) {
             self.last_qid = self.links.iter().position(is_of)?;
         }
         Some(self.last_qid)
-    }
-
-    /// Builds and sends a capsule. `scratch` is memory of ours that the command owns.
-    fn send(
-        &mut self,
-        qid: u16,
-        mut command: Command,
-        data: Payload,
-        owner: Owner,
-        scratch: Option<(Span, bool)>,
-    ) -> Result<u16, SubmitError> {
-        let link = self.links.get_mut(usize::from(qid)).and_then(Option::as_mut);
-        let Some(link) = link.filter(|link| link.state == LinkState::Up) else {
-            return Err(SubmitError::NotConnected);
-        };
-        if !link.queue.has_room() {
-            return Err(SubmitError::Full);
-        }
-        let room = link.queue.shape().in_capsule;
-        let mut tail = Vec::new();
-        let mut in_capsule = None;
-        let (mut keys, mut may_invalidate) = (Vec::new(), Vec::new());
-        match data {
-            Payload::None => command.set_sgl1(SglDescriptor::NO_DATA),
-            Payload::AsIs(bytes) => tail = bytes,
-            Payload::InCapsule(span) => {
-                in_capsule = Some(span);
-                command.set_sgl1(SglDescriptor::InCapsule { offset: 0, len: span.len() });
-            }
-            Payload::Keyed { spans, access, invalidate } => {
-                if spans.len() > 1 && spans.len() * 16 > room as usize {
-                    return Err(SubmitError::Data);
-                }
-                let list = spans.len() > 1;
-                for span in spans {
-                    let Some(remote) = self.device.expose(link.qp, span, access) else {
-                        for rkey in keys {
-                            self.device.unexpose(link.qp, rkey);
-                        }
-                        return Err(SubmitError::Data);
-                    };
-                    keys.push(remote.rkey);
-                    if invalidate {
-                        may_invalidate.push(remote.rkey);
-                    }
-                    let (addr, key) = (remote.addr, remote.rkey);
-                    let keyed = SglDescriptor::Keyed { addr, len: span.len(), key, invalidate };
-                    if list {
-                        tail.extend_from_slice(&keyed.to_bytes());
-                    } else {
-                        command.set_sgl1(keyed);
-                    }
-                }
-                if list {
-                    let len = tail.len() as u32;
-                    command.set_sgl1(SglDescriptor::LastSegment { offset: 0, len });
-                }
-            }
-        }
-        let tail_len = in_capsule.map_or(tail.len() as u32, Span::len);
-        if tail_len > room {
-            return Err(SubmitError::Data);
-        }
-        let cid = link
-            .queue
-            .begin(Tag { owner, keys, scratch }, may_invalidate)
-            .expect("room was checked");
-        command.set_cid(cid);
-        let slot = HostQueue::<Tag>::slot_of(cid);
-        let capsule = link.capsule(slot);
-        self.region.write(capsule, command.as_bytes());
-        let rest = capsule.slice(64, capsule.len() - 64);
-        match in_capsule {
-            Some(span) => self.region.copy_to(span, &self.region, rest),
-            None => self.region.write(rest, &tail),
-        }
-        link.send_capsule(slot, 64 + tail_len, &mut self.device);
-        self.stats.commands += 1;
-        Ok(cid)
-    }
-
-    fn on_cm_event(&mut self, now: Now, event: CmEvent) {
-        match event {
-            CmEvent::Connected { conn, .. } => {
-                let Some(qid) = self.qid_of_conn(conn) else { return };
-                let link = self.links[qid].as_mut().expect("found above");
-                if link.state == LinkState::Connecting {
-                    link.state = LinkState::Up;
-                    self.controller.on_link_up(qid as u16, &mut self.steps);
-                    self.carry_out(now);
-                }
-            }
-            CmEvent::Refused { conn, reason, private_data } => {
-                let Some(qid) = self.qid_of_conn(conn) else { return };
-                let reason = match CmReject::parse(&private_data) {
-                    Ok(reject) => format!("queue {qid} refused: {reason}: {}", reject.sts),
-                    Err(_) => format!("queue {qid} refused: {reason}"),
-                };
-                self.tear_down(now, &reason);
-            }
-            CmEvent::Disconnected { conn, reason } => {
-                if let Some(qid) = self.qid_of_conn(conn)
-                    && !self.loses_queue(now, qid)
-                {
-                    self.tear_down(now, &format!("queue {qid} disconnected: {reason}"));
-                }
-            }
-            CmEvent::Request(request) => self.cm.reject(now, request.conn, &[]),
-            CmEvent::Established(_) | CmEvent::ListenerDown { .. } | CmEvent::ListenerUp { .. } => {
-            }
-        }
     }
 
     fn on_completion(&mut self, now: Now, wc: &Wc) {
@@ -639,166 +523,5 @@ impl<C: Connector, D: HostDevice<Endpoint = C::Endpoint>> Host<C, D> {
             }
         }
         self.steps.clear();
-    }
-
-    fn open(
-        &mut self,
-        now: Now,
-        qid: u16,
-        entries: u16,
-        cntlid: u16,
-        in_capsule: u32,
-    ) -> Result<(), String> {
-        let pace = if qid == 0 { Pace::Head } else { self.config.pace };
-        let shape = QueueShape { qid, entries, in_capsule, pace };
-        let params = QpParams {
-            send_depth: u32::from(entries) + RAW_SENDS,
-            recv_depth: u32::from(entries),
-            max_reads: 1,
-            shared_recv: false,
-        };
-        let memory = Link::memory(&shape, &mut self.arena).ok_or("no memory for a queue")?;
-        let opened = self.cm.open(now, self.config.target, self.config.core, &params);
-        let (conn, endpoint) = opened.map_err(|error| {
-            self.arena.free(memory);
-            error.to_string()
-        })?;
-        let attached = self.device.attach(endpoint);
-        let mut link = Link::new(shape, conn, attached, memory, &mut self.device);
-        if !self.config.controller.flow_control {
-            // Asked for with Connect, whose own response already comes without a head.
-            link.queue.disable_flow_control();
-        }
-        self.device.flush(now);
-        if self.links.len() <= usize::from(qid) {
-            self.links.resize_with(usize::from(qid) + 1, || None);
-        }
-        self.links[usize::from(qid)] = Some(link);
-        let private = CmRequest {
-            recfmt: 0,
-            qid,
-            hrqsize: entries,
-            hsqsize: ZeroBased::<u16>::saturating(u32::from(entries)),
-            cntlid,
-        };
-        let params = ConnectParams {
-            private_data: private.to_bytes().to_vec(),
-            initiator_depth: 0,
-            responder_resources: self.config.responder_resources,
-        };
-        self.cm.connect(now, conn, &params).map_err(|error| error.to_string())
-    }
-
-    fn send_control(
-        &mut self,
-        qid: u16,
-        purpose: Purpose,
-        command: Command,
-        data: ControlData,
-    ) -> Result<(), SubmitError> {
-        let (len, access) = match &data {
-            ControlData::None => (0, Access::RemoteRead),
-            ControlData::ToController(bytes) => (bytes.len() as u32, Access::RemoteRead),
-            ControlData::FromController(len) => (*len, Access::RemoteWrite),
-        };
-        if len == 0 {
-            let owner = Owner::Controller(purpose);
-            return self.send(qid, command, Payload::None, owner, None).map(drop);
-        }
-        let span = self.arena.alloc(len).ok_or(SubmitError::Data)?;
-        let mut in_capsule = false;
-        if let ControlData::ToController(bytes) = &data {
-            self.region.write(span, bytes);
-            let room = self.link(qid).map_or(0, |link| link.queue.shape().in_capsule);
-            in_capsule = self.config.connect_in_capsule && len <= room;
-        }
-        let payload = if in_capsule {
-            Payload::InCapsule(span)
-        } else {
-            Payload::Keyed { spans: vec![span], access, invalidate: self.config.invalidate }
-        };
-        let scratch = Some((span, access == Access::RemoteWrite));
-        let sent = self.send(qid, command, payload, Owner::Controller(purpose), scratch);
-        if sent.is_err() {
-            self.arena.free(span);
-        }
-        sent.map(drop)
-    }
-
-    fn tear_down(&mut self, now: Now, reason: &str) {
-        if let HostState::Off(_) | HostState::TearingDown = self.state {
-            return;
-        }
-        self.state = HostState::TearingDown;
-        self.controller.stop();
-        for qid in 0..self.links.len() {
-            self.drain(now, qid);
-        }
-        self.events.push_back(HostEvent::Down(reason.to_owned()));
-    }
-
-    /// An I/O queue ends because its controller is being reset; returns whether that is why.
-    fn loses_queue(&mut self, now: Now, qid: usize) -> bool {
-        let reset = matches!(self.state, HostState::Resetting(_)) && qid > 0;
-        if reset {
-            self.drain(now, qid);
-        }
-        reset
-    }
-
-    /// Begins to take the connection of a queue down, if it has one.
-    fn drain(&mut self, now: Now, qid: usize) {
-        if let Some(link) = self.links[qid].as_mut().filter(|l| l.state != LinkState::Draining) {
-            self.cm.disconnect(now, link.conn);
-            self.device.fail(link.qp);
-            link.state = LinkState::Draining;
-        }
-    }
-
-    /// Takes drained connections away; when none is left the host is off, or goes on with the
-    /// controller that it reset.
-    fn reap(&mut self, now: Now) -> bool {
-        if !matches!(self.state, HostState::TearingDown | HostState::Resetting(_)) {
-            return false;
-        }
-        let mut worked = false;
-        for qid in 0..self.links.len() {
-            let drained = |link: &Link| link.state == LinkState::Draining && link.is_drained();
-            let Some(mut link) = self.links[qid].take_if(|link| drained(link)) else { continue };
-            worked = true;
-            for tag in link.queue.drain() {
-                for &rkey in &tag.keys {
-                    self.device.unexpose(link.qp, rkey);
-                }
-                if let Some((span, _)) = tag.scratch {
-                    self.arena.free(span);
-                }
-                if let Owner::User(token) = tag.owner {
-                    let qid = qid as u16;
-                    self.events.push_back(HostEvent::Done { qid, token, result: Err(Lost) });
-                }
-            }
-            for &rkey in &link.lent {
-                self.device.unexpose(link.qp, rkey);
-            }
-            let endpoint = self.device.detach(link.qp);
-            self.cm.destroy(link.conn, endpoint);
-            self.arena.free(link.into_memory());
-        }
-        if let HostState::Resetting(until) = self.state {
-            if self.controller.is_disabled() && self.links.iter().skip(1).all(Option::is_none) {
-                self.state = HostState::Connecting(until);
-                self.controller.enable_again(&mut self.steps);
-                self.carry_out(now);
-                worked = true;
-            }
-        } else if self.links.iter().all(Option::is_none) {
-            self.links.clear();
-            self.events.push_back(HostEvent::Off);
-            let delay = self.config.reconnect_delay.filter(|_| self.wanted);
-            self.state = HostState::Off(delay.map(|delay| now + delay));
-            worked = true;
-        }
-        worked
     }
 }
