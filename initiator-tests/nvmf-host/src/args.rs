@@ -10,6 +10,7 @@ use std::fs::File;
 use std::io::Read;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 /// The discovery subsystem's name.
 const DISCOVERY_NQN: &str = "nqn.2014-08.org.nvmexpress.discovery";
@@ -108,6 +109,29 @@ pub(crate) struct ConnectArgs {
     /// Commands outstanding on each queue
     #[arg(long, default_value_t = 32)]
     pub(crate) depth: u16,
+    /// How often a second, however long connecting takes; without it one after the other
+    #[arg(long)]
+    pub(crate) rate: Option<f64>,
+    #[command(flatten)]
+    pub(crate) spin: SpinArg,
+    /// Write the figures to this file as JSON
+    #[arg(long, value_name = "FILE")]
+    pub(crate) json: Option<PathBuf>,
+}
+
+/// When to sleep.
+#[derive(Debug, Clone, Copy, Args)]
+pub(crate) struct SpinArg {
+    /// Microseconds to go on looking for answers before sleeping; 0 leaves the processor at once to
+    /// others that have something to do on it
+    #[arg(long, value_name = "US", default_value_t = 50)]
+    spin: u64,
+}
+
+impl SpinArg {
+    pub(crate) fn time(self) -> Duration {
+        Duration::from_micros(self.spin)
+    }
 }
 
 #[derive(Debug, Args)]
@@ -358,6 +382,8 @@ pub(crate) struct BenchArgs {
     /// Seconds to run before that
     #[arg(long, default_value_t = 0.5)]
     pub(crate) ramp: f64,
+    #[command(flatten)]
+    pub(crate) spin: SpinArg,
     #[command(flatten)]
     pub(crate) range: RangeArgs,
     /// Send data in memory of its own, even where it fits the capsule

@@ -108,6 +108,7 @@ pub(crate) fn run<P: Provider>(peer: &Peer, args: &BenchArgs, provider: &str) ->
     {
         let config = host_config(peer, &shape, core);
         let mut session = Session::new(config, region, handle, device);
+        session.set_spin(args.spin.time());
         session.connect()?;
         sessions.push(session);
     }

@@ -4,6 +4,7 @@
 
 mod args;
 mod bench;
+mod connect_test;
 mod hold;
 mod output;
 mod pattern;
@@ -109,7 +110,7 @@ fn run<P: Provider>(cli: &Cli, provider: &str) -> Result<()> {
     let one = Shape { queues: 1, depth: 1, data: 0 };
     match &cli.command {
         Command::Discover { json } => show::discover::<P>(&cli.whom.discovery()?, *json),
-        Command::ConnectTest(args) => show::connect_test::<P>(&peer::<P>(cli)?, args),
+        Command::ConnectTest(args) => connect_test::run::<P>(&peer::<P>(cli)?, args),
         Command::Identify { nsid, hex, json } => with_session::<P>(cli, Shape::ADMIN, |session| {
             show::identify(session, *nsid, *hex, *json)
         }),

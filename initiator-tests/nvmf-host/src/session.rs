@@ -14,7 +14,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-/// How long to go on looking for work before sleeping.
+/// How long to go on looking for work before sleeping, unless told otherwise.
 const SPIN: Duration = Duration::from_micros(50);
 /// How long connecting may take.
 const CONNECT_WITHIN: Duration = Duration::from_secs(10);
@@ -103,6 +103,7 @@ pub(crate) fn host_config(peer: &Peer, shape: &Shape, core: CoreIndex) -> HostCo
 pub(crate) struct Session<C: Connector, D: HostDevice<Endpoint = C::Endpoint>> {
     pub(crate) host: Host<C, D>,
     start: Instant,
+    spin: Duration,
     idle_since: Option<Now>,
 }
 
@@ -110,7 +111,13 @@ impl<C: Connector, D: HostDevice<Endpoint = C::Endpoint>> Session<C, D> {
     /// A session that is not connected.
     pub(crate) fn new(config: HostConfig, region: Arc<Region>, cm: C, device: D) -> Session<C, D> {
         let host = Host::new(config, region, cm, device);
-        Session { host, start: Instant::now(), idle_since: None }
+        Session { host, start: Instant::now(), spin: SPIN, idle_since: None }
+    }
+
+    /// Goes on looking for work so long before sleeping; for no time, leaves the processor at once
+    /// to others that have something to do.
+    pub(crate) fn set_spin(&mut self, spin: Duration) {
+        self.spin = spin;
     }
 
     /// The time since the session began.
@@ -140,7 +147,7 @@ impl<C: Connector, D: HostDevice<Endpoint = C::Endpoint>> Session<C, D> {
             self.idle_since = None;
             return;
         }
-        if now.saturating_sub(*self.idle_since.get_or_insert(now)) < SPIN {
+        if now.saturating_sub(*self.idle_since.get_or_insert(now)) < self.spin {
             return;
         }
         self.host.provider().1.arm();

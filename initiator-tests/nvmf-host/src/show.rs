@@ -1,6 +1,5 @@
-//! `discover`, `identify`, `list-ns` and `connect-test`.
+//! `discover`, `identify` and `list-ns`.
 
-use crate::args::ConnectArgs;
 use crate::output::{put, say};
 use crate::provider::Provider;
 use crate::session::{Data, Peer, Session, Shape, host_config};
@@ -9,7 +8,6 @@ use anyhow::{Context, Result, bail};
 use initiator::commands;
 use rdma::{Connector, CoreIndex, HostDevice};
 use serde_json::{Map, Value, json};
-use std::time::Instant;
 
 /// Bytes of the discovery log's header, and of each of its entries.
 const DISCOVERY_RECORD: usize = 1024;
@@ -113,52 +111,6 @@ pub(crate) fn discover<P: Provider>(peer: &Peer, as_json: bool) -> Result<()> {
     for e in found {
         let kind = kind(e.subtype);
         say!("{kind:<10} {:<5} {:<24} {:<8} {}", e.port, e.address, e.service, e.subnqn);
-    }
-    Ok(())
-}
-
-/// `connect-test`
-///
-/// # Errors
-/// When one attempt fails.
-pub(crate) fn connect_test<P: Provider>(peer: &Peer, args: &ConnectArgs) -> Result<()> {
-    let shape = Shape { queues: args.queues, depth: args.depth, data: 0 };
-    let mut times = Vec::new();
-    let mut about = String::new();
-    let region = shape.map()?;
-    let mut manager = P::open(1)?;
-    let core = CoreIndex(0);
-    let device = P::device(&mut manager, core, region.clone());
-    let mut session = Session::new(host_config(peer, &shape, core), region, manager, device);
-    for _ in 0..args.count {
-        let began = Instant::now();
-        session.connect()?;
-        times.push(began.elapsed());
-        let host = &session.host;
-        about = format!(
-            "controller {}, {} I/O queues of {} entries, {} namespaces, transfers up to {} bytes, \
-             {} bytes in a capsule",
-            host.cntlid(),
-            host.io_queues(),
-            host.entries(1),
-            host.namespaces().len(),
-            host.info().max_transfer.map_or_else(|| "any".to_owned(), |max| max.to_string()),
-            host.info().in_capsule,
-        );
-        session.leave();
-    }
-    times.sort_unstable();
-    if let (Some(least), Some(most)) = (times.first(), times.last()) {
-        let ms = |time: &std::time::Duration| time.as_secs_f64() * 1e3;
-        let middle = &times[times.len() / 2];
-        say!("{about}");
-        say!(
-            "connected {} times: {:.2} ms at least, {:.2} ms in the middle, {:.2} ms at most",
-            times.len(),
-            ms(least),
-            ms(middle),
-            ms(most)
-        );
     }
     Ok(())
 }

@@ -98,6 +98,18 @@ fn what_there_is_can_be_listed() {
 }
 
 #[test]
+fn connecting_keeps_to_the_rate_that_was_asked_for() {
+    let f = Fixture::new();
+    let json = f.file("connects.json");
+    f.good(&["connect-test", "--count", "5", "--rate", "20", "--spin", "0", "--json", &json]);
+    let text = std::fs::read_to_string(&json).expect("the figures");
+    let figures: serde_json::Value = serde_json::from_str(&text).unwrap();
+    assert_eq!(figures["connects"], 5);
+    // The fifth begins after 200 ms.
+    assert!(figures["per_s"].as_f64().unwrap() <= 25.0, "{text}");
+}
+
+#[test]
 fn a_measurement_is_a_table_and_json() {
     let f = Fixture::new();
     let json = f.file("figures.json");
