@@ -14,7 +14,8 @@ use clap::Args;
 use linux_host::{capture, run_quiet};
 use serde_json::{Value, json};
 
-use crate::native::{Folder, Programs, SUBNQN, Serving, check_free};
+use crate::hosts::{self, Hosts, Running};
+use crate::native::{Folder, Programs, Serving, check_free, warn_if_busy};
 
 #[derive(Args)]
 pub(crate) struct LocalArgs {
@@ -97,15 +98,6 @@ pub(crate) fn run(args: &LocalArgs) -> Result<bool> {
     Ok(true)
 }
 
-/// Two polling threads need two processors to themselves.
-fn warn_if_busy() {
-    let load = fs::read_to_string("/proc/loadavg").unwrap_or_default();
-    let load: f64 = load.split(' ').next().and_then(|load| load.parse().ok()).unwrap_or_default();
-    if load > 0.5 {
-        println!("this machine is busy (load {load}): the figures will be worse than it can do");
-    }
-}
-
 fn measure_all(
     args: &LocalArgs,
     programs: &Programs,
@@ -114,7 +106,7 @@ fn measure_all(
 ) -> Result<(Vec<Case>, Option<Counter>)> {
     let config = config(args, file)?;
     let serving = Serving::start(&programs.daemon, folder, &config)?;
-    fill(args, programs)?;
+    fill(args, host(args, programs, folder))?;
     let counter = Counter::find();
     let media = if args.null_only { 1 } else { MEDIA.len() };
     let mut cases: Vec<Case> = (1..=media)
@@ -131,7 +123,7 @@ fn measure_all(
     for round in 1..=args.rounds {
         println!("round {round} of {}", args.rounds);
         for case in &mut cases {
-            case.rounds.push(measure(args, programs, folder, case)?);
+            case.rounds.push(host(args, programs, folder).measure(&bench_words(args, case, 0.2))?);
         }
     }
     if let Some(counter) = counter {
@@ -144,53 +136,35 @@ fn measure_all(
 }
 
 fn config(args: &LocalArgs, file: &Path) -> Result<String> {
-    let address = match args.address {
-        IpAddr::V4(v4) => v4.to_string(),
-        IpAddr::V6(v6) => format!("[{v6}]"),
-    };
     let file = file.to_str().context("the folder's path is not UTF-8")?;
-    Ok(format!(
-        "[[listener]]\naddress = \"{address}\"\nprovider = \"soft\"\n\
-         [[subsystem]]\nnqn = \"{SUBNQN}\"\nallow_any_host = true\n\
-         [[subsystem.namespace]]\nnull = \"{SIZE}\"\nblock_size = 4096\n\
-         [[subsystem.namespace]]\nram = \"{SIZE}\"\nblock_size = 4096\n\
-         [[subsystem.namespace]]\npath = {file:?}\nsize = \"{SIZE}\"\nblock_size = 4096\n\
-         [tuning]\ndata_cores = 1\ncpus = [{}]\npoll = \"always\"\n",
-        args.cpus[0]
-    ))
+    let media = [
+        format!("null = \"{SIZE}\"\nblock_size = 4096"),
+        format!("ram = \"{SIZE}\"\nblock_size = 4096"),
+        format!("path = {file:?}\nsize = \"{SIZE}\"\nblock_size = 4096"),
+    ];
+    let tuning = format!("data_cores = 1\ncpus = [{}]\npoll = \"always\"", args.cpus[0]);
+    Ok(hosts::config(args.address, &media, &tuning))
 }
 
-/// The host's command line up to its command.
-fn host(args: &LocalArgs, programs: &Programs) -> Command {
-    let mut command = Command::new(&programs.host);
-    command.args(["--provider", "soft", "--nqn", SUBNQN, "--address", &args.address.to_string()]);
-    command
+fn host<'a>(args: &LocalArgs, programs: &'a Programs, folder: &'a Path) -> Hosts<'a> {
+    Hosts { program: &programs.host, address: args.address, folder }
 }
 
 /// Writes every block once, so that reads find blocks and not holes.
-fn fill(args: &LocalArgs, programs: &Programs) -> Result<()> {
+fn fill(args: &LocalArgs, host: Hosts<'_>) -> Result<()> {
     if !args.null_only {
         for nsid in ["2", "3"] {
-            run_quiet(host(args, programs).args(["write", "--byte", "165", "--nsid", nsid]))?;
+            run_quiet(host.command().args(["write", "--byte", "165", "--nsid", nsid]))?;
         }
     }
     Ok(())
 }
 
-fn bench_words(args: &LocalArgs, case: &Case, ramp: f64, json: &Path) -> Vec<String> {
-    let words = format!(
+fn bench_words(args: &LocalArgs, case: &Case, ramp: f64) -> String {
+    format!(
         "bench --nsid {} --mode {} --block-size {} --depth {} --cpus {} --time {} --ramp {ramp}",
         case.nsid, case.mode, case.bytes, case.depth, args.cpus[1], args.seconds
-    );
-    let mut words: Vec<String> = words.split(' ').map(str::to_owned).collect();
-    words.extend(["--json".to_owned(), json.display().to_string()]);
-    words
-}
-
-fn measure(args: &LocalArgs, programs: &Programs, folder: &Path, case: &Case) -> Result<Value> {
-    let json = folder.join("bench.json");
-    run_quiet(host(args, programs).args(bench_words(args, case, 0.2, &json)))?;
-    Ok(serde_json::from_str(&fs::read_to_string(&json)?)?)
+    )
 }
 
 /// What counts system calls.
@@ -234,7 +208,6 @@ impl Counter {
         serving: &Serving,
         case: &Case,
     ) -> Result<Option<(f64, f64)>> {
-        let json = folder.join("calls.json");
         let (theirs, ours) = (folder.join("calls.daemon"), folder.join("calls.host"));
         let pid = serving.pid().to_string();
         let words = |out: &Path, on: &[&str]| -> Vec<String> {
@@ -255,18 +228,13 @@ impl Counter {
             .spawn()?;
         std::thread::sleep(std::time::Duration::from_millis(200));
         let wrapper = words(&ours, &[]);
-        let bench = host(args, programs);
-        let run = run_quiet(
-            Command::new(&wrapper[0])
-                .args(&wrapper[1..])
-                .arg(bench.get_program())
-                .args(bench.get_args())
-                .args(bench_words(args, case, 0.0, &json)),
-        );
+        let wrapper: Vec<&str> = wrapper.iter().map(String::as_str).collect();
+        let bench = bench_words(args, case, 0.0);
+        let run = host(args, programs, folder).start("calls", &wrapper, &bench);
+        let figures = run.and_then(Running::figures);
         run_quiet(Command::new("kill").args(["-INT", &beside.id().to_string()]))?;
         beside.wait()?;
-        run?;
-        let figures: Value = serde_json::from_str(&fs::read_to_string(&json)?)?;
+        let figures = figures?;
         let commands = figures["commands"].as_f64().unwrap_or_default().max(1.0);
         let count = |path: &Path| Some(self.count(&fs::read_to_string(path).ok()?)? / commands);
         Ok(count(&theirs).zip(count(&ours)))

@@ -4,6 +4,7 @@
 //! line of `cargo xtask test` is for a program too: `N passed, N failed`.
 #![allow(clippy::print_stdout, reason = "a command-line tool: its results go to standard output")]
 
+mod beside;
 mod build;
 mod checks;
 mod cost;
@@ -11,12 +12,15 @@ mod deb;
 mod demo;
 mod deny;
 mod fixed;
+mod hosts;
 mod linux;
 mod local;
+mod mixed;
 mod native;
 mod sbom;
 mod scale;
 mod setup;
+mod storm;
 mod tidy;
 
 use std::process::ExitCode;
@@ -72,6 +76,10 @@ enum BenchCommand {
     Local(local::LocalArgs),
     /// What more hosts, queues and namespaces cost, in time and memory.
     Scale(scale::ScaleArgs),
+    /// Small reads of one host beside large writes of others.
+    Mixed(mixed::MixedArgs),
+    /// Small reads of one host while others connect and leave.
+    Storm(storm::StormArgs),
     /// Instructions that a command costs a core: repeatable, and held against what was recorded.
     Cost(cost::CostArgs),
 }
@@ -102,6 +110,8 @@ fn run(command: Command) -> Result<bool> {
         Command::Bench(BenchCommand::Local(args)) => local::run(&args),
         Command::Bench(BenchCommand::Cost(args)) => cost::run(&args),
         Command::Bench(BenchCommand::Scale(args)) => scale::run(&args),
+        Command::Bench(BenchCommand::Mixed(args)) => mixed::run(&args),
+        Command::Bench(BenchCommand::Storm(args)) => storm::run(&args),
         Command::Deb(args) => deb::run(&args),
         Command::Static => fixed::run(),
         Command::Deny => deny::run(),

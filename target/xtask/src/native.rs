@@ -32,6 +32,16 @@ pub(crate) struct Programs {
 }
 
 impl Programs {
+    /// Those of a folder, or both built.
+    pub(crate) fn given_or_built(folder: Option<&Path>) -> Result<Programs> {
+        match folder {
+            Some(folder) => {
+                Ok(Programs { daemon: folder.join("nvmfd"), host: folder.join("nvmf-host") })
+            }
+            None => Programs::build(),
+        }
+    }
+
     /// Builds both, with verbs where that can be done.
     pub(crate) fn build() -> Result<Programs> {
         let mut cargo = build::cargo()?;
@@ -78,6 +88,15 @@ pub(crate) fn check_free(address: IpAddr) -> Result<()> {
              that, or choose another address: --address 127.0.0.99"
         ),
         Err(error) => bail!("UDP port {ROCE_PORT} of {address} cannot be used: {error}"),
+    }
+}
+
+/// Two polling threads need two processors to themselves.
+pub(crate) fn warn_if_busy() {
+    let load = fs::read_to_string("/proc/loadavg").unwrap_or_default();
+    let load: f64 = load.split(' ').next().and_then(|load| load.parse().ok()).unwrap_or_default();
+    if load > 0.5 {
+        println!("this machine is busy (load {load}): the figures will be worse than it can do");
     }
 }
 

@@ -7,17 +7,15 @@
 mod plot;
 
 use std::fs;
-use std::io::{BufRead, BufReader};
 use std::net::{IpAddr, Ipv4Addr};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
 
 use anyhow::{Context, Result, bail};
 use clap::Args;
-use linux_host::run_quiet;
 use serde_json::{Value, json};
 
-use crate::native::{Folder, Programs, SUBNQN, Serving, check_free};
+use crate::hosts::{self, Held, Hosts};
+use crate::native::{Folder, Programs, Serving, check_free};
 
 #[derive(Args)]
 pub(crate) struct ScaleArgs {
@@ -101,10 +99,7 @@ pub(crate) fn run(args: &ScaleArgs) -> Result<bool> {
         bail!("at least one round is needed");
     }
     check_free(args.address)?;
-    let programs = match &args.programs {
-        Some(folder) => Programs { daemon: folder.join("nvmfd"), host: folder.join("nvmf-host") },
-        None => Programs::build()?,
-    };
+    let programs = Programs::given_or_built(args.programs.as_deref())?;
     let folder = Folder::new("scale")?;
     let mut all = Vec::new();
     for (what, counts) in [
@@ -163,8 +158,8 @@ impl Place<'_> {
     fn serve(&self, what: What, count: u32) -> Result<(Serving, Option<Held>)> {
         let serving = self.daemon(if what == What::Namespaces { count } else { 1 })?;
         let held = match what {
-            What::Hosts if count > 0 => Some(Held::start(self.host(), count, 1)?),
-            What::Queues => Some(Held::start(self.host(), 1, count)?),
+            What::Hosts if count > 0 => Some(self.hosts().hold(count, 1)?),
+            What::Queues => Some(self.hosts().hold(1, count)?),
             What::Hosts | What::Namespaces => None,
         };
         Ok((serving, held))
@@ -172,26 +167,15 @@ impl Place<'_> {
 
     /// A daemon with so many namespaces.
     fn daemon(&self, namespaces: u32) -> Result<Serving> {
-        let address = match self.args.address {
-            IpAddr::V4(v4) => v4.to_string(),
-            IpAddr::V6(v6) => format!("[{v6}]"),
-        };
-        let namespace = "[[subsystem.namespace]]\nnull = \"1GiB\"\nblock_size = 4096\n";
-        let config = format!(
-            "[[listener]]\naddress = \"{address}\"\nprovider = \"soft\"\n\
-             [[subsystem]]\nnqn = \"{SUBNQN}\"\nallow_any_host = true\n{}\
-             [control]\nsocket = \"none\"\n[log]\nlevel = \"info\"\n\
-             [tuning]\ndata_cores = 1\nmax_io_queues = 64\n",
-            namespace.repeat(namespaces as usize),
-        );
+        let namespace = "null = \"1GiB\"\nblock_size = 4096".to_owned();
+        let namespaces = vec![namespace; namespaces as usize];
+        let tuning = "data_cores = 1\nmax_io_queues = 64";
+        let config = hosts::config(self.args.address, &namespaces, tuning);
         Serving::start(&self.programs.daemon, self.folder, &config)
     }
 
-    fn host(&self) -> Command {
-        let mut command = Command::new(&self.programs.host);
-        command.args(["--provider", "soft", "--nqn", SUBNQN]);
-        command.args(["--address", &self.args.address.to_string()]);
-        command
+    fn hosts(&self) -> Hosts<'_> {
+        Hosts { program: &self.programs.host, address: self.args.address, folder: self.folder }
     }
 
     fn measure(&self, what: What, count: u32) -> Result<Point> {
@@ -223,16 +207,14 @@ impl Place<'_> {
 
     /// One host that measures for so many seconds.
     fn load(&self, serving: &Serving, load: &Load, seconds: f64) -> Result<Seen> {
-        let json = self.folder.join("bench.json");
         let Load { nsid, queues, depth } = load;
         let words = format!(
             "bench --mode randread --block-size 4096 --ramp 0 --time {seconds} --nsid {nsid} \
              --queues {queues} --depth {depth}"
         );
         let before = processor_time(serving.pid())?;
-        run_quiet(self.host().args(words.split(' ')).arg("--json").arg(&json))?;
+        let figures = self.hosts().measure(&words)?;
         let cpu_ns = processor_time(serving.pid())? - before;
-        let figures: Value = serde_json::from_str(&fs::read_to_string(&json)?)?;
         let number = |key: &str| figures[key].as_f64().unwrap_or_default();
         Ok(Seen { iops: number("iops"), commands: number("commands"), cpu_ns })
     }
@@ -251,41 +233,6 @@ struct Seen {
     commands: f64,
     /// Of the daemon, connecting included.
     cpu_ns: u64,
-}
-
-/// Hosts that stay connected.
-struct Held(Child);
-
-impl Held {
-    fn start(mut host: Command, hosts: u32, queues: u32) -> Result<Held> {
-        host.args(["hold", "--hosts", &hosts.to_string(), "--queues", &queues.to_string()]);
-        let child = host.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn()?;
-        let mut held = Held(child);
-        let mut line = String::new();
-        let output = held.0.stdout.take().context("its output")?;
-        BufReader::new(output).read_line(&mut line)?;
-        if !line.starts_with("holding") {
-            bail!("the hosts did not connect");
-        }
-        Ok(held)
-    }
-
-    /// Lets them leave in good order.
-    fn end(mut self) -> Result<()> {
-        drop(self.0.stdin.take());
-        if !self.0.wait()?.success() {
-            bail!("a host lost its connection");
-        }
-        Ok(())
-    }
-}
-
-impl Drop for Held {
-    fn drop(&mut self) {
-        // Ended already, but after a failure.
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
 }
 
 /// Resident memory of a process, in bytes.
