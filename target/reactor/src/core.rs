@@ -449,7 +449,8 @@ impl<D: Device, B: BlockIo> Core<D, B> {
 
     /// When [`Core::turn`] must be called next even if no source is readable.
     pub fn timeout(&self) -> Option<Now> {
-        [self.device.timeout(), self.io.timeout(), self.lines.timeout()].into_iter().flatten().min()
+        let own = [self.lines.timeout(), self.pulls.timeout()];
+        [self.device.timeout(), self.io.timeout()].into_iter().chain(own).flatten().min()
     }
 
     /// Whether nothing is here that anybody waits for: no queue, no operation on a disk.

@@ -81,7 +81,10 @@ impl<D: Device, B: BlockIo> Core<D, B> {
                 held[usize::from(ring)] += 1;
             }
         }
-        same("bytes that are pulled", pulled, self.pulls.bytes)?;
+        let silent: u64 = self.conns.iter().flatten().map(|conn| conn.silent_bytes).sum();
+        same("bytes that are pulled", pulled, self.pulls.bytes + silent)?;
+        let counted = self.conns.iter().flatten().map(|conn| conn.read_bytes).sum();
+        same("bytes that count in the window", counted, self.pulls.bytes)?;
         same("buffers", buffers, self.buddy.used().0.into())?;
         same("bytes of buffers", buffer_bytes, self.buddy.used().1)?;
         for (ring, held) in self.rings.iter().zip(held) {

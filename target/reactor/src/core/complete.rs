@@ -35,7 +35,7 @@ impl<D: Device, B: BlockIo> Core<D, B> {
             return;
         };
         if kind == Kind::Read {
-            self.pulls.ended(conn, slot);
+            self.pulls.ended(conn, slot, self.now_ns);
         }
         let state = &mut conn.slots[usize::from(slot.0)];
         // A READ gives its own credit back, the others those of all before them.

@@ -145,6 +145,10 @@ pub(super) struct Conn {
     pub(super) sends: u32,
     /// READ credits taken, at most `limits.max_reads`.
     pub(super) reads: u32,
+    /// Bytes of the READs that are under way: those that count in the core's window, and those that
+    /// the host has not sent in time.
+    pub(super) read_bytes: u64,
+    pub(super) silent_bytes: u64,
     /// Response credits taken, at most `host_receives`.
     pub(super) responses: u32,
     /// Work requests posted whose completion is to come.
@@ -196,6 +200,8 @@ impl Conn {
             responses_first: false,
             sends: 0,
             reads: 0,
+            read_bytes: 0,
+            silent_bytes: 0,
             responses: 0,
             signaled: 0,
             ios: 0,

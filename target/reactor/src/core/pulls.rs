@@ -8,23 +8,34 @@
 //!
 //! Connections with something to read stand in line, and each has one READ when it comes to the front.
 //! One without credits leaves the line: it is served again when a work request of its own ends.
+//!
+//! A host that does not answer must not keep others from writing. When nothing that was asked for has
+//! come for [`SILENCE`] while somebody waits, it stands in no line in front of anybody, and does not
+//! count any more.
 
 use super::Core;
 use super::conn::{Conn, Kind, here, wr_id};
 use super::send::remote;
 use backing::BlockIo;
 use nvmf::Slot;
-use rdma::{Device, SendOp, SendWr};
+use rdma::{Device, Now, SendOp, SendWr};
 use std::collections::VecDeque;
+use std::time::Duration;
 
 /// Bytes that are asked for ahead: what a link of 400 Gbit/s brings in 20 µs.
 pub(super) const WINDOW: u64 = 1 << 20;
 
+/// How long nothing comes when whoever was asked does not answer: longer than a slow link takes for a
+/// READ, and short for whoever waits.
+pub(super) const SILENCE: Duration = Duration::from_millis(5);
+
 /// What is asked for, and who waits to ask.
 #[derive(Debug, Default)]
 pub(super) struct Pulls {
-    /// Bytes of the READs that are under way.
+    /// Bytes of the READs that are under way and count.
     pub(super) bytes: u64,
+    /// When the last READ ended, or the first of those that count was posted, in nanoseconds.
+    moved_ns: u64,
     /// Connections in line, each once.
     line: VecDeque<u16>,
 }
@@ -50,12 +61,23 @@ impl Pulls {
         }
     }
 
-    /// A READ of a slot has ended: the first of those that are under way for it, which are still
-    /// counted.
-    pub(super) fn ended(&mut self, conn: &Conn, slot: Slot) {
+    /// A READ of a slot has ended: the first of those that are under way for it, which its slot still
+    /// counts.
+    pub(super) fn ended(&mut self, conn: &mut Conn, slot: Slot, now_ns: u64) {
         let state = &conn.slots[usize::from(slot.0)];
         let first = usize::from(state.segment) - usize::from(state.signaled);
-        self.bytes -= u64::from(conn.queue.segments(slot)[first].len);
+        let bytes = u64::from(conn.queue.segments(slot)[first].len);
+        // They end in the order in which they were posted: those that do not count come first.
+        let silent = bytes.min(conn.silent_bytes);
+        conn.silent_bytes -= silent;
+        conn.read_bytes -= bytes - silent;
+        self.bytes -= bytes - silent;
+        self.moved_ns = now_ns;
+    }
+
+    /// When those in line need not wait any longer for what was asked for.
+    pub(super) fn timeout(&self) -> Option<Now> {
+        self.any().then(|| Duration::from_nanos(self.moved_ns) + SILENCE)
     }
 }
 
@@ -77,8 +99,11 @@ impl<D: Device, B: BlockIo> Core<D, B> {
             match self.next_read(c) {
                 Next::Posted => self.pulls.line.rotate_left(1),
                 Next::NoWindow => {
-                    self.stats.window_waits += 1;
-                    return;
+                    if self.now_ns.saturating_sub(self.pulls.moved_ns) < SILENCE.as_nanos() as u64 {
+                        self.stats.window_waits += 1;
+                        return;
+                    }
+                    self.discount();
                 }
                 Next::NoCredit => {
                     self.stats.read_waits += 1;
@@ -89,6 +114,15 @@ impl<D: Device, B: BlockIo> Core<D, B> {
         }
     }
 
+    /// What is under way does not count any more.
+    #[cold]
+    fn discount(&mut self) {
+        for conn in self.conns.iter_mut().flatten() {
+            conn.silent_bytes += std::mem::take(&mut conn.read_bytes);
+        }
+        self.pulls.bytes = 0;
+    }
+
     fn leave_line(&mut self, c: u16) {
         self.pulls.line.pop_front();
         self.conn(c).in_line = false;
@@ -97,7 +131,7 @@ impl<D: Device, B: BlockIo> Core<D, B> {
     /// Posts the next READ of a connection. A slot leaves with its last: what ends there may be
     /// another command's before the connection's next turn.
     fn next_read(&mut self, c: u16) -> Next {
-        let Core { conns, device, stats, pulls, .. } = self;
+        let Core { conns, device, stats, pulls, now_ns, .. } = self;
         let conn = here(conns, c);
         let (slot, segment, last) = loop {
             let Some(&slot) = conn.read_waits.front() else { return Next::NothingLeft };
@@ -118,7 +152,11 @@ impl<D: Device, B: BlockIo> Core<D, B> {
         if pulls.bytes > 0 && pulls.bytes + bytes > WINDOW {
             return Next::NoWindow;
         }
+        if pulls.bytes == 0 {
+            pulls.moved_ns = *now_ns;
+        }
         pulls.bytes += bytes;
+        conn.read_bytes += bytes;
         let id = wr_id(Kind::Read, c, conn.generation, slot.0);
         let state = conn.slot(slot);
         let local = state.buffer.slice(state.moved, segment.len);

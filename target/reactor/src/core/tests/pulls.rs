@@ -1,7 +1,7 @@
 //! How much is asked of hosts ahead, by all connections together.
 
 use super::*;
-use crate::core::pulls::WINDOW;
+use crate::core::pulls::{SILENCE, WINDOW};
 use rdma::WcStatus;
 
 const QPS: [QpId; 3] = [QpId(1), QpId(2), QpId(3)];
@@ -64,6 +64,29 @@ fn what_a_host_that_left_had_asked_for_is_free_for_others() {
     let (freed, after) = (of(&posted, QPS[0]), rig.turn());
     assert!(freed > 0);
     assert_eq!((after.len(), of(&after, QPS[0])), (freed, 0));
+}
+
+#[test]
+fn hosts_that_do_not_answer_keep_others_from_writing_for_a_moment_only() {
+    let (mut rig, posted) = crowded();
+    rig.open(QueueKey(9), endpoint(QpId(9), LIMITS), params());
+    rig.deliver(QpId(9), &write(1, MAX_TRANSFER), &[]);
+    assert_eq!(of(&rig.turn(), QpId(9)), 0, "the others are asked, and may answer yet");
+    assert_eq!(rig.core.timeout(), Some(Now::from_micros(1) + SILENCE));
+    rig.now += SILENCE;
+    let more = rig.turn();
+    assert_eq!(of(&more, QpId(9)), 1);
+    assert_eq!(rig.core.timeout(), None, "nobody is in line any more");
+    // One of them answers after all, and then everybody does.
+    for _ in 0..posted.len() + more.len() {
+        for qp in QPS {
+            rig.core.device_mut().complete(qp, WcStatus::Success);
+        }
+        rig.turn();
+    }
+    rig.core.device_mut().complete(QpId(9), WcStatus::Success);
+    rig.turn();
+    assert_eq!(rig.core.pulls.bytes, 0);
 }
 
 #[test]
