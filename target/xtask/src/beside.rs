@@ -137,6 +137,8 @@ pub(crate) fn number(value: &Value) -> f64 {
 
 /// Time that a load gets before the reads begin, and goes on after them.
 const AROUND: Duration = Duration::from_millis(800);
+/// Real-time priority of the reading host, in the middle of those there are.
+const PRIORITY: &str = "50";
 /// What is measured of latencies.
 const LATENCIES: [&str; 4] = ["p50", "p99", "p99_9", "max"];
 
@@ -176,7 +178,7 @@ impl<'a> Place<'a> {
             [reader, others] => [reader, others],
             _ => [args.cores, args.cores],
         };
-        let first = run_quiet(Command::new("chrt").args(["-f", "1", "true"])).is_ok();
+        let first = run_quiet(Command::new("chrt").args(["-f", PRIORITY, "true"])).is_ok();
         Place { args, programs, folder, cpus: cpus.map(|cpu| cpu.to_string()), first }
     }
 
@@ -234,7 +236,7 @@ impl<'a> Place<'a> {
         }
         let mut wrapper = vec!["taskset", "-c", &self.cpus[0]];
         if self.first {
-            wrapper.extend(["chrt", "-f", "1"]);
+            wrapper.extend(["chrt", "-f", PRIORITY]);
         }
         let words = format!(
             "bench --mode randread --block-size 4096 --depth {depth} --spin 0 --ramp 0.2 --time {}",
