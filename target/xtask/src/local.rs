@@ -4,6 +4,8 @@
 //! is measured in several rounds that go through all cases, and the median round by IOPS counts.
 //! System calls are counted in a round of their own, by `perf` or, slower, `strace`.
 
+mod poll;
+
 use std::fs;
 use std::net::{IpAddr, Ipv4Addr};
 use std::path::{Path, PathBuf};
@@ -37,6 +39,13 @@ pub(crate) struct LocalArgs {
     /// Folder of the file that is served: on the file system to measure.
     #[arg(long, value_name = "FOLDER")]
     folder: Option<PathBuf>,
+    /// What the daemon's core does when idle; several are compared: adaptive,always,interrupt.
+    #[arg(long, value_delimiter = ',', default_value = "always",
+        value_parser = ["adaptive", "always", "interrupt"])]
+    poll: Vec<String>,
+    /// A folder with nvmfd and nvmf-host, built already.
+    #[arg(long, value_name = "FOLDER")]
+    programs: Option<PathBuf>,
     /// Only namespaces on the null device.
     #[arg(long)]
     null_only: bool,
@@ -74,8 +83,11 @@ pub(crate) fn run(args: &LocalArgs) -> Result<bool> {
     }
     check_free(args.address)?;
     warn_if_busy();
-    let programs = Programs::build()?;
+    let programs = Programs::given_or_built(args.programs.as_deref())?;
     let folder = Folder::new("bench")?;
+    if args.poll.len() > 1 {
+        return write(args, &poll::compare(args, &programs, folder.path())?);
+    }
     let file_folder = match &args.folder {
         Some(folder) => fs::canonicalize(folder).with_context(|| folder.display().to_string())?,
         None => folder.path().to_owned(),
@@ -88,12 +100,14 @@ pub(crate) fn run(args: &LocalArgs) -> Result<bool> {
     let _ = fs::remove_file(&file);
     let (cases, counter) = result?;
     print_table(args, &cases, counter, &kind);
+    write(args, &to_json(args, &cases, counter, &kind))
+}
+
+/// Writes the figures where they are wanted.
+fn write(args: &LocalArgs, figures: &Value) -> Result<bool> {
     if let Some(path) = &args.json {
-        fs::write(
-            path,
-            serde_json::to_string_pretty(&to_json(args, &cases, counter, &kind))? + "\n",
-        )
-        .with_context(|| path.display().to_string())?;
+        fs::write(path, serde_json::to_string_pretty(figures)? + "\n")
+            .with_context(|| path.display().to_string())?;
     }
     Ok(true)
 }
@@ -142,8 +156,11 @@ fn config(args: &LocalArgs, file: &Path) -> Result<String> {
         format!("ram = \"{SIZE}\"\nblock_size = 4096"),
         format!("path = {file:?}\nsize = \"{SIZE}\"\nblock_size = 4096"),
     ];
-    let tuning = format!("data_cores = 1\ncpus = [{}]\npoll = \"always\"", args.cpus[0]);
-    Ok(hosts::config(args.address, &media, &tuning))
+    Ok(hosts::config(args.address, &media, &tuning(args, &args.poll[0])))
+}
+
+fn tuning(args: &LocalArgs, poll: &str) -> String {
+    format!("data_cores = 1\ncpus = [{}]\npoll = \"{poll}\"", args.cpus[0])
 }
 
 fn host<'a>(args: &LocalArgs, programs: &'a Programs, folder: &'a Path) -> Hosts<'a> {
