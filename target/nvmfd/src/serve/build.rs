@@ -14,7 +14,9 @@ use rdma::{ConnectionManager, CoreIndex, Device};
 use reactor::control::{CONTROL_CORE, Control, ControlConfig};
 use reactor::core::{Core, CoreConfig};
 use reactor::mail::ToCore;
-use reactor::run::{Clock, CoreOptions, Meter, PollMode, mailbox, run_control, spawn_core};
+use reactor::run::{
+    Clock, CoreOptions, Meter, PollMode, leave_to_cores, mailbox, run_control, spawn_core,
+};
 use region::Region;
 use std::num::NonZeroU32;
 use std::sync::Arc;
@@ -121,6 +123,8 @@ fn serve_with<P: Provider, M: MakeIo>(
 ) -> anyhow::Result<()> {
     let tuning = start.config.tuning.clone();
     let tuning = &tuning;
+    // Before any thread is made: whoever makes one hands this on.
+    leave_to_cores(&tuning.cpus);
     let clock = Clock::start();
     let signals = Signals::catch().context("cannot catch signals")?;
     let (to_control, inbox) = mailbox().context("cannot make a mailbox")?;

@@ -8,7 +8,7 @@ use crate::core::Core;
 use crate::mail::{ToControl, ToCore};
 use backing::BlockIo;
 use rdma::{CoreIndex, Device};
-use rustix::thread::{CpuSet, sched_setaffinity};
+use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, mpsc};
 use std::thread::JoinHandle;
@@ -108,6 +108,20 @@ fn pin(cpu: usize) {
     match sched_setaffinity(None, &set) {
         Ok(()) => debug!(cpu, "pinned"),
         Err(error) => warn!(cpu, %error, "cannot stay on this CPU; going on without"),
+    }
+}
+
+/// Has this thread, and those that it starts from now on, leave CPUs to the data cores that stay on
+/// them: whatever runs there instead of a core makes all of its hosts wait. Nothing changes where
+/// there are no other CPUs to run on.
+pub fn leave_to_cores(cpus: &[usize]) {
+    let Ok(mut set) = sched_getaffinity(None) else { return };
+    cpus.iter().for_each(|&cpu| set.unset(cpu));
+    if set.count() == 0 {
+        return;
+    }
+    if let Err(error) = sched_setaffinity(None, &set) {
+        warn!(%error, "cannot leave the CPUs of the data cores to them; going on without");
     }
 }
 

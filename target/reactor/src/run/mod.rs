@@ -20,7 +20,7 @@ mod sleep;
 mod tests;
 
 pub use control_loop::{Flow, Hooks, run_control};
-pub use core_loop::{CoreHandle, CoreOptions, spawn_core};
+pub use core_loop::{CoreHandle, CoreOptions, leave_to_cores, spawn_core};
 pub use mailbox::{Inbox, Postbox, mailbox};
 pub use meter::{Meter, Shown};
 

@@ -1,6 +1,7 @@
 use super::mailbox::mailbox;
 use super::sleep::sleep;
-use super::{Clock, PollMode};
+use super::{Clock, PollMode, leave_to_cores};
+use rustix::thread::sched_getaffinity;
 use std::time::{Duration, Instant};
 
 #[test]
@@ -88,4 +89,22 @@ fn modes_differ_in_when_they_sleep() {
     assert!(PollMode::Adaptive { spin }.should_sleep(spin));
     assert!(!PollMode::Always.should_sleep(Duration::from_secs(9)));
     assert!(PollMode::Interrupt.should_sleep(Duration::ZERO));
+}
+
+#[test]
+fn a_thread_leaves_cpus_to_cores_unless_it_would_have_none() {
+    // On a thread of its own: what it does to itself stays there.
+    let seen = std::thread::spawn(|| {
+        let before = sched_getaffinity(None).unwrap();
+        let allowed: Vec<usize> = (0..1024).filter(|&cpu| before.is_set(cpu)).collect();
+        leave_to_cores(&allowed);
+        assert_eq!(sched_getaffinity(None).unwrap(), before, "it has to run somewhere");
+        leave_to_cores(&allowed[1..]);
+        let after = sched_getaffinity(None).unwrap();
+        let handed_on = std::thread::spawn(|| sched_getaffinity(None).unwrap()).join().unwrap();
+        (allowed[0], after, handed_on)
+    });
+    let (first, after, handed_on) = seen.join().unwrap();
+    assert!(after.count() == 1 && after.is_set(first));
+    assert_eq!(handed_on, after);
 }
