@@ -4,6 +4,7 @@
 //! stay connected are one process (`nvmf-host hold`); one more host measures beside them: its IOPS of
 //! 4 KiB random reads, the daemon's processor time for each, and the daemon's resident memory before.
 
+mod idle;
 mod plot;
 
 use std::fs;
@@ -34,6 +35,9 @@ pub(crate) struct ScaleArgs {
     /// Namespaces.
     #[arg(long, value_delimiter = ',', default_values_t = [1, 10, 100, 1000])]
     namespaces: Vec<u32>,
+    /// Only compare a host beside so many idle ones with one alone, at two daemons by turns.
+    #[arg(long, value_name = "HOSTS")]
+    idle: Option<u32>,
     /// Measurements of each count; the median counts.
     #[arg(long, default_value_t = 5)]
     rounds: usize,
@@ -101,6 +105,9 @@ pub(crate) fn run(args: &ScaleArgs) -> Result<bool> {
     check_free(args.address)?;
     let programs = Programs::given_or_built(args.programs.as_deref())?;
     let folder = Folder::new("scale")?;
+    if let Some(count) = args.idle {
+        return write(args, &idle::compare(args, &programs, folder.path(), count)?);
+    }
     let mut all = Vec::new();
     for (what, counts) in [
         (What::Hosts, &args.hosts),
@@ -110,7 +117,8 @@ pub(crate) fn run(args: &ScaleArgs) -> Result<bool> {
         if counts.is_empty() {
             continue;
         }
-        let place = Place { args, programs: &programs, folder: folder.path() };
+        let (address, folder) = (args.address, folder.path());
+        let place = Place { args, programs: &programs, folder, address };
         let first = {
             let (serving, _held) = place.serve(what, 1)?;
             memory_of(serving.pid())?
@@ -137,12 +145,17 @@ pub(crate) fn run(args: &ScaleArgs) -> Result<bool> {
         }
         all.push(series);
     }
-    if let Some(path) = &args.json {
-        let text = serde_json::to_string_pretty(&to_json(args, &all))? + "\n";
-        fs::write(path, text).with_context(|| path.display().to_string())?;
-    }
     if let Some(path) = &args.svg {
         plot::draw(&all, path)?;
+    }
+    write(args, &to_json(args, &all))
+}
+
+/// Writes the figures where they are wanted.
+fn write(args: &ScaleArgs, figures: &Value) -> Result<bool> {
+    if let Some(path) = &args.json {
+        let text = serde_json::to_string_pretty(figures)? + "\n";
+        fs::write(path, text).with_context(|| path.display().to_string())?;
     }
     Ok(true)
 }
@@ -151,6 +164,7 @@ struct Place<'a> {
     args: &'a ScaleArgs,
     programs: &'a Programs,
     folder: &'a Path,
+    address: IpAddr,
 }
 
 impl Place<'_> {
@@ -170,12 +184,12 @@ impl Place<'_> {
         let namespace = "null = \"1GiB\"\nblock_size = 4096".to_owned();
         let namespaces = vec![namespace; namespaces as usize];
         let tuning = "data_cores = 1\nmax_io_queues = 64";
-        let config = hosts::config(self.args.address, &namespaces, tuning);
+        let config = hosts::config(self.address, &namespaces, tuning);
         Serving::start(&self.programs.daemon, self.folder, &config)
     }
 
     fn hosts(&self) -> Hosts<'_> {
-        Hosts { program: &self.programs.host, address: self.args.address, folder: self.folder }
+        Hosts { program: &self.programs.host, address: self.address, folder: self.folder }
     }
 
     fn measure(&self, what: What, count: u32) -> Result<Point> {
