@@ -13,13 +13,15 @@ use region::{Region, Span};
 use std::io;
 use std::sync::Arc;
 
-/// Bytes of packets handed to the kernel in one go.
+/// Bytes of packets that one flush hands to the kernel. The rest waits for the next turn, which looks
+/// first whether somebody else wants something.
 const BATCH_LEN: usize = 512 << 10;
-/// Such batches that one flush sends at most: the rest waits for the next turn.
-const MAX_BATCHES: usize = 4;
 /// Receive calls that one poll makes at most for each socket, so that a flood cannot hold up the
 /// rest of the core.
 const MAX_RECEIVES: usize = 4;
+/// Bytes of READs under way that keep a core busy, which takes in some four gigabytes a second. All
+/// that it is sent waits in one socket.
+const READ_WINDOW: u32 = 256 << 10;
 /// How long to wait when the kernel has no room for what is to be sent.
 const RETRY_AFTER: Now = Now::from_micros(100);
 
@@ -56,8 +58,8 @@ impl SoftDevice {
         Counters { damaged: self.check.damaged, unsent: self.unsent, ..self.engine.counters }
     }
 
-    /// Sends what is in the batch. `false` when the kernel has no room: the rest stays for later.
-    fn send(&mut self, now: Now) -> bool {
+    /// Sends what is in the batch. When the kernel has no room the rest stays for later.
+    fn send(&mut self, now: Now) {
         self.blocked = None;
         while let Some(run) = self.batch.runs().first() {
             let source = run.prefix.source;
@@ -69,7 +71,7 @@ impl SoftDevice {
                 Ok(count) => self.batch.advance(count),
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                     self.blocked = Some(now + RETRY_AFTER);
-                    return false;
+                    return;
                 }
                 Err(error) => {
                     // Lost, as it might be further on. Why shows where nothing gets through.
@@ -82,7 +84,6 @@ impl SoftDevice {
                 }
             }
         }
-        true
     }
 
     fn receive(&mut self, now: Now) {
@@ -142,18 +143,14 @@ impl Device for SoftDevice {
     }
 
     fn flush(&mut self, now: Now) {
-        for _ in 0..MAX_BATCHES {
-            if self.batch.runs().is_empty() {
-                if !self.engine.wants_to_transmit() {
-                    break;
-                }
-                self.batch.clear();
-                self.engine.transmit(now, &mut self.batch);
+        if self.batch.runs().is_empty() {
+            if !self.engine.wants_to_transmit() {
+                return;
             }
-            if self.batch.runs().is_empty() || !self.send(now) {
-                break;
-            }
+            self.batch.clear();
+            self.engine.transmit(now, &mut self.batch);
         }
+        self.send(now);
     }
 
     fn poll_cq(&mut self, now: Now, max: usize, out: &mut Vec<Wc>) -> usize {
@@ -179,6 +176,10 @@ impl Device for SoftDevice {
             (Some(a), Some(b)) => Some(a.min(b)),
             (a, b) => a.or(b),
         }
+    }
+
+    fn read_window(&self, _qp: QpId) -> u32 {
+        READ_WINDOW
     }
 
     fn counters(&self) -> WireCounters {

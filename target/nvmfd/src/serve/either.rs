@@ -278,6 +278,13 @@ impl<A: Device, B: Device> Device for EitherDevice<A, B> {
         earlier(self.first.timeout(), self.second.timeout())
     }
 
+    fn read_window(&self, qp: QpId) -> u32 {
+        match Which::of_u32(qp.0) {
+            (Which::First, inner) => self.first.read_window(QpId(inner)),
+            (Which::Second, inner) => self.second.read_window(QpId(inner)),
+        }
+    }
+
     fn counters(&self) -> WireCounters {
         let mut counters = self.first.counters();
         counters += self.second.counters();

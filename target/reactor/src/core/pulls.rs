@@ -3,8 +3,9 @@
 //! # Contract
 //! All that hosts write to a core comes through one pair of ends: its part of the card, or its socket.
 //! What was asked for ahead stands in line there, and a small command that comes after it waits. So no
-//! more than [`WINDOW`] bytes are asked for at a time, by all connections of the core together (a
-//! single READ may be larger): enough to keep any link busy, and little enough to wait for.
+//! more than a window of bytes is asked for at a time, by all connections of the core together (a
+//! single READ may be larger): enough to keep the way busy, and little enough to wait for. How much
+//! that is, the device says ([`Device::read_window`]).
 //!
 //! Connections with something to read stand in line, and each has one READ when it comes to the front.
 //! One without credits leaves the line: it is served again when a work request of its own ends.
@@ -21,9 +22,6 @@ use nvmf::Slot;
 use rdma::{Device, Now, SendOp, SendWr};
 use std::collections::VecDeque;
 use std::time::Duration;
-
-/// Bytes that are asked for ahead: what a link of 400 Gbit/s brings in 20 µs.
-pub(super) const WINDOW: u64 = 1 << 20;
 
 /// How long nothing comes when whoever was asked does not answer: longer than a slow link takes for a
 /// READ, and short for whoever waits.
@@ -149,7 +147,7 @@ impl<D: Device, B: BlockIo> Core<D, B> {
             return Next::NoCredit;
         }
         let bytes = u64::from(segment.len);
-        if pulls.bytes > 0 && pulls.bytes + bytes > WINDOW {
+        if pulls.bytes > 0 && pulls.bytes + bytes > u64::from(device.read_window(conn.qp)) {
             return Next::NoWindow;
         }
         if pulls.bytes == 0 {

@@ -1,7 +1,7 @@
 //! How much is asked of hosts ahead, by all connections together.
 
 use super::*;
-use crate::core::pulls::{SILENCE, WINDOW};
+use crate::core::pulls::SILENCE;
 use rdma::WcStatus;
 
 const QPS: [QpId; 3] = [QpId(1), QpId(2), QpId(3)];
@@ -9,8 +9,8 @@ const READS: usize = 16;
 
 /// Three hosts with eight large writes each, which is more than the window; what was posted for them.
 fn crowded() -> (Rig, Vec<(QpId, SendWr)>) {
-    assert_eq!(READS as u64 * u64::from(MAX_TRANSFER), WINDOW);
     let mut rig = Rig::new(4 << 20);
+    assert_eq!(READS as u32 * MAX_TRANSFER, rig.core.device().read_window(QPS[0]));
     for qp in QPS {
         let limits = QpLimits { max_reads: 8, ..LIMITS };
         rig.open(QueueKey(qp.0.into()), endpoint(qp, limits), params());
