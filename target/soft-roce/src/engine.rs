@@ -21,8 +21,9 @@ use std::collections::VecDeque;
 use std::net::IpAddr;
 use std::sync::Arc;
 
-/// Packets that one queue pair may transmit before another's turn comes.
-const TURN_BUDGET: u32 = 64;
+/// Packets that one queue pair may transmit before another's turn comes: two segmented sends of the
+/// largest packets there are, so that turns this short cost no more of them.
+const TURN_BUDGET: u32 = 30;
 
 /// What an engine counted, for metrics and logs.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -83,6 +84,8 @@ pub(crate) struct Engine {
     rng: StdRng,
     memory: Memory,
     qps: Vec<Option<Qp>>,
+    /// Places of `qps` that are empty: whoever connects must not look at all that are connected.
+    free_qps: Vec<u32>,
     /// Queue pair index + 1 by the upper 16 bits of its number; the low 8 name the core.
     by_qpn: Vec<u32>,
     recv_queues: Vec<Option<RecvQueue>>,
@@ -106,6 +109,7 @@ impl Engine {
             rng: StdRng::from_seed(seed),
             memory: Memory::default(),
             qps: Vec::new(),
+            free_qps: Vec::new(),
             by_qpn: vec![0; 1 << 16],
             recv_queues: Vec::new(),
             shared: None,
@@ -119,7 +123,10 @@ impl Engine {
     }
 
     pub(crate) fn attach(&mut self, endpoint: Endpoint) -> Attached {
-        let id = QpId(free_place(&mut self.qps));
+        let id = QpId(self.free_qps.pop().unwrap_or_else(|| {
+            self.qps.push(None);
+            (self.qps.len() - 1) as u32
+        }));
         let shared = endpoint.shared_recv && self.shared_depth > 0;
         let recv = match self.shared {
             Some(queue) if shared => queue,
@@ -157,6 +164,7 @@ impl Engine {
     pub(crate) fn detach(&mut self, id: QpId) -> Endpoint {
         self.fail(id);
         let qp = self.qps[id.0 as usize].take().expect("an attached queue pair");
+        self.free_qps.push(id.0);
         self.by_qpn[(qp.endpoint.qpn >> 8) as usize] = 0;
         self.memory.close_all(id);
         if !qp.shared {

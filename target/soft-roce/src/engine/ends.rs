@@ -98,3 +98,44 @@ fn a_write_in_the_middle_of_a_send_gives_the_receive_back() {
     assert_eq!(done.len(), 1);
     assert_eq!((done[0].wr_id, done[0].status), (WrId(7), WcStatus::Flushed));
 }
+
+#[test]
+fn a_small_message_waits_for_one_turn_of_a_queue_pair_with_much_to_send() {
+    const OTHER: u32 = 0x9a_bc01;
+    let mut p = Pair::new(1, 4096, Faults::default());
+    let prefix = Prefix { source: ADDRS[0], dest: ADDRS[1], source_port: 4791, dest_port: 4791 };
+    let path = Path { prefix, traffic_class: 0, mtu: 4096, dest_qpn: OTHER };
+    let peer = Peer { path, first_psn: Psn::new(1), max_reads: 1 };
+    let small = p.engines[0].attach(Endpoint {
+        qpn: OTHER,
+        expected_psn: Psn::new(1),
+        resources: 1,
+        limits: QpLimits { max_send_wr: 16, max_reads: 1, max_inline: 0 },
+        recv_depth: 4,
+        shared_recv: false,
+        peer: Arc::new(OnceLock::from(peer)),
+        socket: None,
+    });
+    let open = p.expose(1, Span::new(0, 1 << 20), Access::RemoteWrite);
+    p.post(0, 1, SendOp::Write { remote: open }, Span::new(0, 1 << 20), true);
+    let local = Span::new(0, 16);
+    let wr = SendWr { wr_id: WrId(2), op: SendOp::Send, local, signaled: true };
+    p.engines[0].post_send(small.qp, wr);
+    p.batch.clear();
+    p.engines[0].transmit(p.now, &mut p.batch);
+    let runs = p.batch.runs();
+    let bytes = runs.iter().flat_map(|run| p.batch.bytes(run).chunks(run.segment));
+    let to: Vec<[u8; 3]> = bytes.map(|packet| [packet[5], packet[6], packet[7]]).collect();
+    let before = to.iter().position(|qpn| qpn[..] == OTHER.to_be_bytes()[1..]);
+    assert_eq!(before, Some(TURN_BUDGET as usize));
+    assert!(to.len() > TURN_BUDGET as usize + 1, "then the first goes on");
+}
+
+#[test]
+fn a_place_is_used_again_by_whoever_connects_next() {
+    let mut p = Pair::new(1, 1024, Faults::default());
+    let qp = p.qp(1);
+    let endpoint = p.engines[1].detach(qp);
+    assert_eq!(p.engines[1].attach(endpoint).qp, qp);
+    assert_eq!(p.engines[1].qps.len(), 1);
+}
