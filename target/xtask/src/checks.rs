@@ -11,7 +11,7 @@ use linux_host::machine::Boot;
 
 use linux_host::{CaseResult, Provider, TargetKind, Verdict, uml};
 
-use crate::{build, cost, deb, deny, linux, setup, tidy};
+use crate::{build, cost, deb, deny, linux, setup, smoke, tidy};
 
 #[derive(Args)]
 pub(crate) struct SimArgs {
@@ -165,6 +165,11 @@ pub(crate) fn test() -> Result<bool> {
     setup::run()?;
     let mut tally = Tally::default();
     tally.static_checks();
+    tally.step("benchmarks work", || {
+        let failures = smoke::run()?;
+        let failed = failures.len() as u64;
+        Ok(Outcome { passed: smoke::COUNT - failed, failed, failures })
+    });
     tally.step("dependencies", || Ok(deny::run()?.into()));
     tally
         .step("simulator", || Ok(run_sim(&["--seeds".to_owned(), TEST_SEEDS.to_string()])?.into()));

@@ -20,6 +20,7 @@ mod native;
 mod sbom;
 mod scale;
 mod setup;
+mod smoke;
 mod storm;
 mod tidy;
 

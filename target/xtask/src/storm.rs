@@ -63,8 +63,8 @@ impl Load for StormArgs {
     fn verdict(&self, reads: &Reads<'_>) -> String {
         let more = |to| (reads.ratio("p99_9", to) - 1.0) * 100.0;
         format!(
-            "p99.9 of the reads beside the connects is {:+.0} % of that alone (to be less than 20), \
-             {:+.0} % of that with the connects elsewhere",
+            "p99.9 of the reads beside the connects is that alone {:+.0} % (to move by less than 20), \
+             and that with the connects elsewhere {:+.0} %",
             more(State::Alone),
             more(State::Elsewhere),
         )
