@@ -1,7 +1,13 @@
 //! `nvmfd check`: says what would be served, without touching anything.
+//!
+//! It finds what `nvmfd serve` would, in the same words and with the same exit status, and tells a
+//! file that is wrong from a machine that cannot serve it at the moment. What the daemon has that
+//! runs this very file is in nobody's way.
 
 mod growth;
 mod look;
+mod own;
+mod taken;
 
 pub(crate) use growth::shortage;
 pub(crate) use look::{Found, look};
@@ -9,11 +15,12 @@ pub(crate) use look::{Found, look};
 use crate::client::{CallError, Client, table};
 use crate::config::{self, Config, Namespace, Subsystem};
 use crate::http::PlanView;
-use crate::{CONFIG_ERROR, change, disks, machine};
+use crate::{CONFIG_ERROR, RUN_ERROR, change, disks, machine};
 use backing::{BackingSpec, Medium, OpenError};
 use hyper::Method;
 use nvme_spec_types::nqn::DISCOVERY_NQN;
 use nvmf::target::{ALL_CNTLIDS, AllowedHosts, DiscoveryConfig, DuplicateHosts, TellPorts};
+use own::Own;
 use std::collections::BTreeMap;
 use std::io::Write;
 use std::os::unix::fs::MetadataExt;
@@ -29,12 +36,34 @@ pub(crate) fn run(path: &Path) -> ExitCode {
             return ExitCode::from(CONFIG_ERROR);
         }
     };
-    let Report { text, problems, notes } = report(path, &config);
+    let own = Own::find(path, &config);
+    // In the order in which serving would find it.
+    let mut report = Report { problems: machine::problems(path, &config), ..Report::default() };
+    taken::outlets(&config, own.as_ref(), &mut report);
+    describe(path, &config, own.as_ref(), &mut report);
+    taken::listeners(&config, own.as_ref(), &mut report);
+    let Report { mut text, problems, passing, notes } = report;
+    if let Some(own) = own {
+        let pid = own.pid;
+        text.push_str(&format!(
+            "\nthe nvmfd of process {pid} serves by this file now: what it has is not taken\n"
+        ));
+    }
     let _ = write!(std::io::stdout(), "{text}");
-    for problem in problems.iter().chain(&notes) {
+    for problem in problems.iter().chain(&passing).chain(&notes) {
         let _ = writeln!(std::io::stderr(), "{problem}");
     }
-    if problems.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(CONFIG_ERROR) }
+    match (problems.is_empty(), passing.is_empty()) {
+        (true, true) => ExitCode::SUCCESS,
+        (true, false) => {
+            let _ = writeln!(
+                std::io::stderr(),
+                "the configuration is right, and cannot be served on this machine now"
+            );
+            ExitCode::from(RUN_ERROR)
+        }
+        (false, _) => ExitCode::from(CONFIG_ERROR),
+    }
 }
 
 /// What a reload of the running daemon with the file would do.
@@ -77,19 +106,21 @@ pub(crate) fn diff_files(old: &Path, new: &Path) -> ExitCode {
 }
 
 /// What is said about a configuration.
+#[derive(Debug, Default)]
 struct Report {
     /// The table for standard output.
     text: String,
-    /// What cannot be served.
+    /// What cannot be served until the file, or what it names, is another.
     problems: Vec<String>,
+    /// What cannot be served at the moment, since somebody else has it.
+    passing: Vec<String>,
     /// What can, and may yet disappoint.
     notes: Vec<String>,
 }
 
-fn report(path: &Path, config: &Config) -> Report {
-    let mut text = String::new();
-    let mut problems = machine::problems(path, config);
-    let mut notes = Vec::new();
+/// What would be served, and what is in the way of its disks.
+fn describe(path: &Path, config: &Config, own: Option<&Own>, report: &mut Report) {
+    let Report { text, problems, passing, notes } = report;
     let mut files = Files::default();
     for listener in &config.listeners {
         let choice = crate::provider::choose(listener);
@@ -101,6 +132,10 @@ fn report(path: &Path, config: &Config) -> Report {
         let mut rows = Vec::new();
         for namespace in &subsystem.namespaces {
             match look(&namespace.spec).and_then(|found| files.claim(&namespace.spec, found)) {
+                Ok(Found::InUse(error)) if !own.is_some_and(|own| own.has_disk(namespace)) => {
+                    passing.push(disks::in_words(path, &subsystem.nqn, namespace, &error));
+                    rows.push(row(namespace, &Found::InUse(error)));
+                }
                 Ok(found) => {
                     notes.extend(growth::note(path, namespace));
                     rows.push(row(namespace, &found));
@@ -117,7 +152,6 @@ fn report(path: &Path, config: &Config) -> Report {
             table.lines().for_each(|line| text.push_str(&format!("  {line}\n")));
         }
     }
-    Report { text, problems, notes }
 }
 
 fn about(subsystem: &Subsystem) -> String {
@@ -176,7 +210,7 @@ fn row(namespace: &Namespace, found: &Found) -> [String; 8] {
             "-".to_owned(),
             "-".to_owned(),
         ],
-        Found::InUse => ["-", "-", "in use", "-", "-"].map(str::to_owned),
+        Found::InUse(_) => ["-", "-", "in use", "-", "-"].map(str::to_owned),
     };
     let uuid = Uuid::from_bytes(namespace.uuid).to_string();
     [namespace.nsid.to_string(), disk, size, block, access, cache, trim, uuid]
@@ -217,7 +251,9 @@ mod tests {
              duplicate_hosts = \"refuse\"\ncntlids = [5, 9]\n";
         let path = Path::new("nvmfd.toml");
         let config = config::parse(path, text).unwrap_or_else(|error| panic!("{error}"));
-        let said = report(path, &config).text;
+        let mut report = Report::default();
+        describe(path, &config, None, &mut report);
+        let said = report.text;
         assert!(said.contains(": tells every listener, refers to 10.8.0.2:4420\n"), "{said}");
         assert!(said.contains(", any host, each once, controller ids 5 to 9\n"), "{said}");
     }
@@ -230,7 +266,9 @@ mod tests {
         );
         let path = Path::new("nvmfd.toml");
         let config = config::parse(path, &text).unwrap_or_else(|error| panic!("{error}"));
-        report(path, &config).problems
+        let mut report = Report::default();
+        describe(path, &config, None, &mut report);
+        report.problems
     }
 
     #[test]

@@ -51,7 +51,11 @@ pub(crate) enum Command {
     },
     /// Check the configuration and its disks, print what would be served, and start nothing
     ///
-    /// Exit status 0: it can be served. 2: it cannot, and standard error says why.
+    /// It finds what `serve` would, in the same words: at the file, its disks, the control socket, the
+    /// address of the metrics and RoCE's port. What the daemon has that runs this very file is not
+    /// counted as taken. Exit status 0: it can be served. 1: it could, but something else on this
+    /// machine has what it needs. 2: it cannot be served as it is. With --diff: 0, or 1 where a reload
+    /// would be refused, in its words.
     Check {
         /// The configuration file
         #[arg(long, value_name = "FILE")]

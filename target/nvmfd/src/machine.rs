@@ -1,6 +1,6 @@
 //! What this machine has, and what it ran out of: what the configuration cannot know by itself.
 
-use crate::config::Config;
+use crate::config::{self, Config};
 use std::io;
 use std::path::Path;
 
@@ -9,7 +9,14 @@ pub(crate) fn problems(path: &Path, config: &Config) -> Vec<String> {
     // Without sysfs there is no telling, and pinning fails with a warning.
     let online = std::fs::read_to_string("/sys/devices/system/cpu/online").unwrap_or_default();
     let missing = missing_cpus(&config.tuning.cpus, online.trim());
-    missing.map(|what| format!("{}: tuning.cpus: {what}", path.display())).into_iter().collect()
+    let told = missing.map(|what| {
+        // Only a file that has something wrong is read again for the place.
+        let text = config::read(path).unwrap_or_default();
+        let place = config::place_of(&text, "tuning", "cpus");
+        let place = place.map_or_else(String::new, |(line, column)| format!(":{line}:{column}"));
+        format!("{}{place}: tuning.cpus: {what}", path.display())
+    });
+    told.into_iter().collect()
 }
 
 /// Which of `cpus` are not among those that are online, a list as "0-3,8".

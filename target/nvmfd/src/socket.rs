@@ -5,11 +5,11 @@
 //! left behind by one that was killed, and is replaced.
 
 use crate::config::ControlSocket;
-use rustix::fs::{FlockOperation, flock};
+use rustix::fs::{Access, FlockOperation, access, flock};
 use std::fs::{self, File, Permissions};
 use std::io;
 use std::os::unix::fs::{FileTypeExt, PermissionsExt};
-use std::os::unix::net::UnixListener;
+use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -86,29 +86,75 @@ pub(crate) fn open(config: &ControlSocket) -> Result<Option<ControlListener>, So
     }
 }
 
+/// What [`open`] would find in the way, without making or taking anything.
+///
+/// # Errors
+/// As for [`open`].
+pub(crate) fn look(path: &Path) -> Result<(), SocketError> {
+    let wrong = |source| SocketError::System { path: path.to_owned(), source };
+    if let Some(folder) = standing_folder(path)? {
+        access(folder, Access::WRITE_OK | Access::EXEC_OK).map_err(|no| wrong(no.into()))?;
+    }
+    let lock = lock_beside(path);
+    if lock.exists() {
+        File::options().write(true).open(lock).map_err(wrong)?;
+    }
+    is_free_or_socket(path)?;
+    // Whoever listens there is alive.
+    match UnixStream::connect(path) {
+        Ok(_) => Err(SocketError::Taken(path.to_owned())),
+        Err(_) => Ok(()),
+    }
+}
+
+/// The folder of the socket, or the one in which it would be made.
+fn standing_folder(path: &Path) -> Result<Option<&Path>, SocketError> {
+    let found = path.ancestors().skip(1).find(|folder| folder.exists());
+    match found {
+        Some(folder) if !folder.is_dir() => {
+            let source = io::ErrorKind::NotADirectory.into();
+            Err(SocketError::System { path: path.to_owned(), source })
+        }
+        found => Ok(found),
+    }
+}
+
+/// The file whose lock says that a daemon has the socket.
+fn lock_beside(path: &Path) -> PathBuf {
+    let mut name = path.file_name().unwrap_or_default().to_owned();
+    name.push(".lock");
+    path.with_file_name(name)
+}
+
+/// Whether there is a socket; else there must be nothing.
+fn is_free_or_socket(path: &Path) -> Result<bool, SocketError> {
+    match fs::symlink_metadata(path) {
+        Ok(there) if there.file_type().is_socket() => Ok(true),
+        Ok(_) => Err(SocketError::Occupied(path.to_owned())),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+        Err(source) => Err(SocketError::System { path: path.to_owned(), source }),
+    }
+}
+
 fn bind(path: &Path, mode: u32) -> Result<UnixListener, SocketError> {
     let wrong = |source| SocketError::System { path: path.to_owned(), source };
+    standing_folder(path)?;
     if let Some(folder) = path.parent() {
         fs::create_dir_all(folder).map_err(wrong)?;
     }
-    let mut name = path.file_name().unwrap_or_default().to_owned();
-    name.push(".lock");
     let lock = File::options()
         .create(true)
         .truncate(false)
         .write(true)
-        .open(path.with_file_name(name))
+        .open(lock_beside(path))
         .map_err(wrong)?;
     match flock(&lock, FlockOperation::NonBlockingLockExclusive) {
         Ok(()) => {}
         Err(rustix::io::Errno::WOULDBLOCK) => return Err(SocketError::Taken(path.to_owned())),
         Err(error) => return Err(wrong(error.into())),
     }
-    match fs::symlink_metadata(path) {
-        Ok(there) if there.file_type().is_socket() => fs::remove_file(path).map_err(wrong)?,
-        Ok(_) => return Err(SocketError::Occupied(path.to_owned())),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-        Err(error) => return Err(wrong(error)),
+    if is_free_or_socket(path)? {
+        fs::remove_file(path).map_err(wrong)?;
     }
     let listener = UnixListener::bind(path).map_err(wrong)?;
     fs::set_permissions(path, Permissions::from_mode(mode)).map_err(wrong)?;
@@ -132,6 +178,7 @@ mod tests {
         assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o660);
         let second = bind(&path, 0o660).unwrap_err().to_string();
         assert!(second.starts_with("another nvmfd has the control socket"), "{second}");
+        assert_eq!(look(&path).unwrap_err().to_string(), second);
         drop(first);
     }
 
@@ -142,12 +189,15 @@ mod tests {
         fs::write(&path, "data").unwrap();
         let error = bind(&path, 0o660).unwrap_err().to_string();
         assert!(error.contains("no socket is there"), "{error}");
+        assert_eq!(look(&path).unwrap_err().to_string(), error);
         assert_eq!(fs::read_to_string(&path).unwrap(), "data");
     }
 
     #[test]
     fn a_folder_that_cannot_be_made_is_named() {
-        let error = bind(Path::new("/dev/null/a.sock"), 0o600).unwrap_err().to_string();
+        let place = Path::new("/dev/null/a.sock");
+        let error = bind(place, 0o600).unwrap_err().to_string();
+        assert_eq!(look(place).unwrap_err().to_string(), error);
         assert!(error.starts_with("cannot make the control socket /dev/null/a.sock: "), "{error}");
     }
 }

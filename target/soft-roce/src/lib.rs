@@ -42,4 +42,4 @@ pub use config::Config;
 pub use device::SoftDevice;
 pub use endpoint::Endpoint;
 pub use engine::Counters;
-pub use manager::Manager;
+pub use manager::{Absence, Manager, may_listen};

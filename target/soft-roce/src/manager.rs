@@ -8,7 +8,7 @@ use crate::device::SoftDevice;
 use crate::endpoint::{Endpoint, Peer};
 use crate::path::Path;
 use crate::psn::Psn;
-use crate::sites::{Sites, local_addresses, mtu_code_to, route_to};
+use crate::sites::{Sites, local_addresses, mtu_code_to, route_to, try_out};
 use crate::socket::{Buffers, qpn_of};
 use crate::wire::ROCE_PORT;
 use crate::wire::cm::{CM_QKEY, CM_QPN, MAD_LEN, Mad, Req, mtu_bytes};
@@ -40,10 +40,11 @@ const MAX_RECEIVES: usize = 4;
 
 /// Why an address cannot be listened on.
 #[derive(Debug, Clone, PartialEq, Eq)]
-struct Absence {
-    reason: String,
-    /// Whether the address is merely not there.
-    absent: bool,
+pub struct Absence {
+    /// What is in the way, and what to do.
+    pub reason: String,
+    /// Whether the address is merely not there yet.
+    pub absent: bool,
 }
 
 #[derive(Debug)]
@@ -585,6 +586,24 @@ fn no_resources(what: &'static str) -> CmError {
         source: io::Error::other("all 65,535 of this core are in use"),
         hint: "use more data cores",
     }
+}
+
+/// Whether a listener at that address would come up now, and if not, what it would say. A wildcard
+/// needs one address of the machine that is free.
+///
+/// # Errors
+/// Why it would not.
+pub fn may_listen(addr: IpAddr) -> Result<(), Absence> {
+    let all =
+        if addr.is_unspecified() { local_addresses(SocketAddr::new(addr, 0)) } else { vec![addr] };
+    let mut state = Err(explain(&io::ErrorKind::AddrNotAvailable.into(), addr));
+    for local in all {
+        match try_out(local) {
+            Ok(()) => return Ok(()),
+            Err(error) => state = Err(explain(&error, local)),
+        }
+    }
+    state
 }
 
 fn explain(error: &io::Error, addr: IpAddr) -> Absence {

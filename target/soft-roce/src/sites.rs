@@ -1,7 +1,7 @@
 //! Local addresses: which there are, and the sockets at each.
 
 use crate::config::Config;
-use crate::socket::{Socket, bind_group};
+use crate::socket::{Socket, bind_group, try_bind};
 use std::collections::BTreeMap;
 use std::io;
 use std::net::{IpAddr, SocketAddr, UdpSocket};
@@ -84,6 +84,12 @@ impl Sites {
 fn claim(local: IpAddr) -> io::Result<UnixListener> {
     let name = format!("nvmfd soft-roce {local}");
     UnixListener::bind_addr(&UnixAddr::from_abstract_name(name)?)
+}
+
+/// Whether an address could be opened now. It is open for this moment, and then free again.
+pub(crate) fn try_out(local: IpAddr) -> io::Result<()> {
+    let _claim = claim(local)?;
+    try_bind(local)
 }
 
 /// The addresses of this machine's interfaces, of the family of `like` (with its scope left out).

@@ -243,6 +243,11 @@ impl Socket {
     }
 }
 
+/// Whether nobody else has the port at that address.
+pub(crate) fn try_bind(local: IpAddr) -> io::Result<()> {
+    Socket::bind(local, false, 0, 1 << 16).map(drop)
+}
+
 /// Sockets of one local address: the connection manager's, then one for each core.
 pub(crate) fn bind_group(
     local: IpAddr,
@@ -252,7 +257,7 @@ pub(crate) fn bind_group(
 ) -> io::Result<Vec<Socket>> {
     // Sockets that share a port do so with any program of this user: make sure that nobody else
     // has it before sharing it among ourselves.
-    drop(Socket::bind(local, false, traffic_class, 1 << 16)?);
+    try_bind(local)?;
     let mut group = Vec::with_capacity(usize::from(cores) + 1);
     for _ in 0..=cores {
         group.push(Socket::bind(local, true, traffic_class, buffer)?);

@@ -16,8 +16,8 @@ pub(crate) enum Found {
     Disk(Geometry),
     /// Serving it would make the file.
     WouldBeCreated(u64),
-    /// Another process, perhaps a running nvmfd, has it.
-    InUse,
+    /// Another process, perhaps a running nvmfd, has it: what serving it would fail with.
+    InUse(OpenError),
 }
 
 /// Opens the disk for reading only and closes it again.
@@ -49,8 +49,10 @@ pub(crate) fn look(spec: &BackingSpec) -> Result<Found, OpenError> {
     };
     let backing = match Backing::open(&probe) {
         Ok(backing) => backing,
-        Err(OpenError::LockedElsewhere { .. }) => return Ok(Found::InUse),
-        Err(OpenError::DeviceBusy { .. }) if !is_mounted_or_held(path) => return Ok(Found::InUse),
+        Err(error @ OpenError::LockedElsewhere { .. }) => return Ok(Found::InUse(error)),
+        Err(error @ OpenError::DeviceBusy { .. }) if !is_mounted_or_held(path) => {
+            return Ok(Found::InUse(error));
+        }
         // A file that is too small now is extended when it is served.
         Err(OpenError::TooSmall { .. }) if size.is_some() => {
             let size = size.unwrap_or(0);

@@ -74,6 +74,15 @@ impl Client {
         self.call(Method::GET, path, Vec::new())
     }
 
+    /// Asks for something that is text.
+    ///
+    /// # Errors
+    /// [`CallError`].
+    pub(crate) fn text(&self, path: &str) -> Result<String, CallError> {
+        let bytes = self.answer(Method::GET, path, Vec::new())?;
+        String::from_utf8(bytes.into()).map_err(|error| CallError::Unreadable(error.to_string()))
+    }
+
     /// Asks, and reads the answer.
     ///
     /// # Errors
@@ -84,13 +93,17 @@ impl Client {
         path: &str,
         body: Vec<u8>,
     ) -> Result<T, CallError> {
-        let bytes = self.runtime.block_on(async {
+        let bytes = self.answer(method, path, body)?;
+        serde_json::from_slice(&bytes).map_err(|error| CallError::Unreadable(error.to_string()))
+    }
+
+    fn answer(&self, method: Method, path: &str, body: Vec<u8>) -> Result<Bytes, CallError> {
+        self.runtime.block_on(async {
             let whole = async { whole(self.send(method, path, body).await?).await };
             tokio::time::timeout(ANSWER_WITHIN, whole)
                 .await
                 .map_err(|_| CallError::BrokeOff("it does not answer".to_owned()))?
-        })?;
-        serde_json::from_slice(&bytes).map_err(|error| CallError::Unreadable(error.to_string()))
+        })
     }
 
     /// Asks for a stream of lines, and gives each to `on_line` until that says to stop or the

@@ -36,6 +36,7 @@ use std::ops::RangeInclusive;
 use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
+use toml::de::DeTable;
 
 /// Most bytes of a configuration file: many times what the limits on its tables allow to be of use.
 const MAX_FILE: u64 = 16 << 20;
@@ -213,6 +214,13 @@ pub(crate) fn parse(path: &Path, text: &str) -> Result<Config, ConfigErrors> {
         .map_err(|error| vec![problem::from_parser(&error)])
         .and_then(|raw| resolve::resolve(&raw, text))
         .map_err(|problems| ConfigErrors::new(path, text, problems))
+}
+
+/// Line and column of a value in a file that was read, by its table and key.
+pub(crate) fn place_of(text: &str, table: &str, key: &str) -> Option<(usize, usize)> {
+    let file = DeTable::parse(text).ok()?;
+    let value = file.get_ref().get(table)?.get_ref().as_table()?.get(key)?;
+    Some(problem::line_column(text, value.span().start))
 }
 
 /// The address that a text of the file names, for a listener that is already there.

@@ -28,8 +28,17 @@ pub(super) fn control(raw: &RawControl, problems: &mut Vec<Problem>) -> ControlS
         }
     });
     let users = raw.users.as_ref().map_or(&[][..], |users| users.get_ref());
-    let users = users.iter().filter_map(|user| uid(user, problems)).collect();
-    ControlSocket { path, enabled, mode, users }
+    let mut seen = Vec::new();
+    for user in users {
+        match uid(user, problems) {
+            Some(uid) if seen.contains(&uid) => {
+                let what = format!("control.users: {} is listed twice", user.get_ref());
+                problems.push(Problem::at(user.span(), what));
+            }
+            uid => seen.extend(uid),
+        }
+    }
+    ControlSocket { path, enabled, mode, users: seen }
 }
 
 fn path(socket: &Spanned<String>, problems: &mut Vec<Problem>) -> PathBuf {
@@ -39,12 +48,21 @@ fn path(socket: &Spanned<String>, problems: &mut Vec<Problem>) -> PathBuf {
         let hint = "write the path from the root, as /run/nvmfd/control.sock; or \"none\"";
         problems.push(Problem::at(socket.span(), what).hint(hint));
     }
+    no_zero_byte("control.socket", socket, problems);
     if text.len() > MAX_SOCKET_PATH {
         let what =
             format!("control.socket: is longer than the {MAX_SOCKET_PATH} bytes of a socket");
         problems.push(Problem::at(socket.span(), what));
     }
     PathBuf::from(text)
+}
+
+/// The system takes no path with a byte of zero in it.
+pub(super) fn no_zero_byte(key: &str, path: &Spanned<String>, problems: &mut Vec<Problem>) {
+    if path.get_ref().contains('\0') {
+        let what = format!("{key}: has a byte of zero (\\u0000) in it, which no path may have");
+        problems.push(Problem::at(path.span(), what).hint("take it out"));
+    }
 }
 
 /// The number of a user given by name or number.

@@ -173,8 +173,14 @@ fn hosts(subsystem: &RawSubsystem, problems: &mut Problems) -> AllowedHosts {
     match (any, &subsystem.allowed_hosts) {
         (true, None) => AllowedHosts::Any,
         (false, Some(list)) => {
+            let mut seen = BTreeSet::new();
             for host in list.get_ref() {
                 check_nqn("subsystem.allowed_hosts", host, problems);
+                if !seen.insert(host.get_ref()) {
+                    let nqn = host.get_ref();
+                    let what = format!("subsystem.allowed_hosts: \"{nqn}\" is listed twice");
+                    problems.push(Problem::at(host.span(), what));
+                }
             }
             AllowedHosts::Only(list.get_ref().iter().map(|host| host.get_ref().clone()).collect())
         }
@@ -351,6 +357,7 @@ fn medium(ns: &RawNamespace, at: Range<usize>, problems: &mut Problems) -> Optio
             None => None,
         };
         let buffered = ns.buffered.as_ref().is_some_and(|buffered| *buffered.get_ref());
+        super::outlets::no_zero_byte("namespace.path", path, problems);
         let file = Path::new(path.get_ref());
         if !file.is_absolute() {
             problems.push(

@@ -563,3 +563,38 @@ fn hosts_have_limits_by_their_names() {
     let said = errors(&format!("{GOOD}{}", host.replace("nqn.2014-08.org.example:h", "h")));
     assert!(said.contains("host.nqn: \"h\" is not an NQN"), "{said}");
 }
+
+#[test]
+fn what_is_listed_twice_is_named_with_its_place() {
+    let twice = "allowed_hosts = [\"nqn.2014-08.org.example:a\", \"nqn.2014-08.org.example:a\"]";
+    assert_eq!(
+        errors(&with("allow_any_host = true", twice)),
+        "nvmfd.toml:7:47: subsystem.allowed_hosts: \"nqn.2014-08.org.example:a\" is listed twice"
+    );
+    let said = errors(&format!("{GOOD}[control]\nusers = [\"0\", \"root\"]\n"));
+    assert_eq!(said, "nvmfd.toml:12:15: control.users: root is listed twice");
+}
+
+#[test]
+fn a_path_with_a_byte_of_zero_is_named_with_its_place() {
+    let said = errors(&with("/srv/disk.img", "/srv/\\u0000disk"));
+    assert!(said.starts_with("nvmfd.toml:10:8: namespace.path: has a byte of zero"), "{said}");
+    let said = errors(&format!("{GOOD}[control]\nsocket = \"/run/\\u0000a\"\n"));
+    assert!(said.starts_with("nvmfd.toml:12:10: control.socket: has a byte of zero"), "{said}");
+}
+
+#[test]
+fn a_size_that_is_no_whole_number_says_how_to_write_it() {
+    for size in ["1.5MiB", "0,5GiB"] {
+        let said = errors(&with("path = \"/srv/disk.img\"", &format!("ram = \"{size}\"")));
+        let start = format!("nvmfd.toml:10:7: namespace.ram: \"{size}\" is no whole number: ");
+        assert!(said.starts_with(&start) && said.contains("1536KiB"), "{said}");
+    }
+}
+
+#[test]
+fn a_value_is_found_by_its_table_and_key() {
+    let text = format!("{GOOD}[tuning]\ncpus = [0, 99]\n");
+    assert_eq!(place_of(&text, "tuning", "cpus"), Some((12, 8)));
+    assert_eq!(place_of(&text, "tuning", "memory"), None);
+}

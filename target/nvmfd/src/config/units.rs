@@ -17,6 +17,11 @@ pub(super) fn bytes(size: &RawSize) -> Result<u64, String> {
     let digits = text.len() - text.trim_start_matches(|c: char| c.is_ascii_digit()).len();
     let (number, unit) = text.split_at(digits);
     let unit = unit.trim();
+    if unit.starts_with(['.', ',']) {
+        return Err(format!(
+            "\"{text}\" is no whole number: write it in the next smaller unit, as 1536KiB for 1.5MiB"
+        ));
+    }
     let Ok(number) = number.parse::<u64>() else {
         return Err(format!(
             "\"{text}\" is not a size: write a whole number and a unit, as 256MiB"

@@ -1,5 +1,6 @@
 //! Making a plan true: disks first, then step by step.
 
+use super::review::{file_of, files_let_go, may_grow};
 use super::{Operator, Order, Refusal, Standing, apart};
 use crate::change::{self, Change, Plan, Step};
 use crate::config::{Config, Namespace};
@@ -8,7 +9,6 @@ use backing::{Backing, BackingId, Medium, OpenError};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 use tracing::{info, warn};
@@ -235,44 +235,4 @@ impl Operator {
 async fn open(namespace: &Namespace) -> Result<Arc<Backing>, OpenError> {
     let spec = namespace.spec.clone();
     apart(move || Backing::open(&spec)).await
-}
-
-/// The file or device of a namespace, by its own name.
-fn file_of(namespace: &Namespace) -> Option<PathBuf> {
-    match &namespace.spec.medium {
-        Medium::Path { path, .. } => Some(path.canonicalize().unwrap_or_else(|_| path.clone())),
-        Medium::Ram { .. } | Medium::Null { .. } => None,
-    }
-}
-
-/// The files of namespaces that the plan removes.
-fn files_let_go(config: &Config, plan: &Plan) -> BTreeSet<PathBuf> {
-    let mut files = BTreeSet::new();
-    for subsystem in &config.subsystems {
-        for namespace in &subsystem.namespaces {
-            let (nqn, nsid) = (subsystem.nqn.clone(), namespace.nsid);
-            if plan.changes.contains(&Change::RemoveNamespace { nqn, nsid }) {
-                files.extend(file_of(namespace));
-            }
-        }
-    }
-    files
-}
-
-/// Whether a disk can be made as large as it shall be.
-fn may_grow(to: &Namespace) -> Result<(), OpenError> {
-    let Medium::Path { path, size: Some(wanted), .. } = &to.spec.medium else { return Ok(()) };
-    let meta = std::fs::metadata(path).map_err(|source| OpenError::System {
-        path: path.clone(),
-        doing: "look at it",
-        source,
-    })?;
-    if !meta.is_file() {
-        return Err(OpenError::SizeOfDevice { path: path.clone() });
-    }
-    if meta.len() > *wanted {
-        let (path, wanted) = (path.clone(), *wanted);
-        return Err(OpenError::WouldShrink { path, actual: meta.len(), wanted });
-    }
-    Ok(())
 }

@@ -14,6 +14,7 @@ mod ids;
 mod looks;
 mod orders;
 mod refusal;
+mod review;
 mod save;
 mod shelf;
 mod thread;
@@ -133,11 +134,13 @@ impl Operator {
     /// What [`reload`](Self::reload) would do if the file had that text.
     ///
     /// # Errors
-    /// What is wrong with the text.
+    /// As for [`reload`](Self::reload).
     pub(crate) async fn plan(&self, text: &str) -> Result<Plan, Refusal> {
         let new = self.parse(text.to_owned()).await?;
         let standing = self.standing.lock().await;
-        Ok(change::diff(&standing.config, &new, |listener| self.carriers.carry(listener)))
+        let plan = change::diff(&standing.config, &new, |listener| self.carriers.carry(listener));
+        self.review(&standing, &plan).await?;
+        Ok(plan)
     }
 
     /// Changes the configuration in force, and the file too if asked to.

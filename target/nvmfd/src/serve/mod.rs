@@ -11,7 +11,7 @@ use crate::operator::{Outlets, Start};
 use crate::{CONFIG_ERROR, RUN_ERROR, config, disks, logging, machine, socket};
 use anyhow::Context;
 use std::io::Write;
-use std::net::TcpListener;
+use std::net::{SocketAddr, TcpListener};
 use std::path::Path;
 use std::process::ExitCode;
 use tracing::error;
@@ -70,8 +70,7 @@ pub(crate) fn run(path: &Path) -> ExitCode {
 /// Opens what operators and monitoring reach the daemon by.
 fn outlets(config: &config::Config) -> anyhow::Result<Outlets> {
     let metrics = config.metrics.map(|address| {
-        let listener = TcpListener::bind(address)
-            .with_context(|| format!("cannot serve metrics at {address}"))?;
+        let listener = listen_for_metrics(address)?;
         listener.set_nonblocking(true)?;
         tracing::info!(%address, "metrics");
         anyhow::Ok(listener)
@@ -79,9 +78,23 @@ fn outlets(config: &config::Config) -> anyhow::Result<Outlets> {
     Ok(Outlets { control: socket::open(&config.control)?, metrics: metrics.transpose()? })
 }
 
+/// Opens the place where metrics are served.
+///
+/// # Errors
+/// Who has the address, most often.
+pub(crate) fn listen_for_metrics(address: SocketAddr) -> anyhow::Result<TcpListener> {
+    TcpListener::bind(address).with_context(|| {
+        let port = address.port();
+        format!(
+            "cannot serve metrics at {address}: give another address in [metrics], or look who has \
+             this one with ss -tlpn 'sport = {port}'"
+        )
+    })
+}
+
 /// An error and its causes in one line, and what to do about a limit that was reached; a cause that
 /// an error already named is not said again.
-fn in_one_line(error: &anyhow::Error) -> String {
+pub(crate) fn in_one_line(error: &anyhow::Error) -> String {
     let mut line = String::new();
     for cause in error.chain().map(ToString::to_string) {
         if line.is_empty() {

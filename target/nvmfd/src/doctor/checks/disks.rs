@@ -55,7 +55,7 @@ fn served(disk: &Disk, found: &Found) -> Finding {
             ABOUT,
             format!("{path}: would be made or extended to {}{on}", in_words(*size)),
         ),
-        Found::InUse => Finding::note(
+        Found::InUse(_) => Finding::note(
             ABOUT,
             format!("{path}: another process has it, perhaps a running nvmfd; a second could not"),
         ),
