@@ -2,6 +2,7 @@
 
 use crate::config::Provider;
 use crate::doctor::peer::Place;
+use clap::builder::{OsStringValueParser, TypedValueParser};
 use clap::{Parser, Subcommand, ValueEnum};
 use std::path::PathBuf;
 
@@ -116,6 +117,7 @@ pub(crate) enum Command {
     },
     /// List what there is in the running daemon
     List {
+        /// Of which kind
         what: Listed,
         #[command(flatten)]
         output: Output,
@@ -204,8 +206,20 @@ pub(crate) enum Origin {
 #[derive(Debug, clap::Args)]
 pub(crate) struct At {
     /// The daemon's control socket, if not at its usual place
-    #[arg(long, global = true, value_name = "PATH", env = "NVMFD_SOCKET")]
-    pub(crate) socket: Option<PathBuf>,
+    #[arg(long, global = true, value_name = "PATH", env = "NVMFD_SOCKET", value_parser = any_path())]
+    socket: Option<PathBuf>,
+}
+
+impl At {
+    /// Where it is, if that is said: a variable that is set to nothing says nothing.
+    pub(crate) fn socket(self) -> Option<PathBuf> {
+        self.socket.filter(|path| !path.as_os_str().is_empty())
+    }
+}
+
+/// Takes an empty path too.
+fn any_path() -> impl TypedValueParser<Value = PathBuf> {
+    OsStringValueParser::new().map(PathBuf::from)
 }
 
 /// How to print.
@@ -243,11 +257,24 @@ pub(crate) enum Listed {
 #[derive(Debug, Subcommand)]
 pub(crate) enum Shown {
     /// A subsystem with its namespaces
-    Subsystem { nqn: String },
+    Subsystem {
+        /// The subsystem's NQN
+        nqn: String,
+    },
     /// A namespace
-    Namespace { nqn: String, nsid: u32 },
+    Namespace {
+        /// The subsystem's NQN
+        nqn: String,
+        /// The namespace's number in it
+        nsid: u32,
+    },
     /// A host's connection, by subsystem and controller id
-    Connection { nqn: String, cntlid: u16 },
+    Connection {
+        /// The subsystem's NQN
+        nqn: String,
+        /// The controller's id: nvmfd list connections
+        cntlid: u16,
+    },
     /// The settings of [tuning] in force
     Limits,
 }
@@ -256,6 +283,7 @@ pub(crate) enum Shown {
 pub(crate) enum Added {
     /// A subsystem
     Subsystem {
+        /// The subsystem's NQN
         nqn: String,
         #[command(flatten)]
         hosts: Hosts,
@@ -268,14 +296,24 @@ pub(crate) enum Added {
     },
     /// A namespace of a subsystem
     Namespace {
+        /// The subsystem's NQN
         nqn: String,
         #[command(flatten)]
         fields: NamespaceFields,
     },
     /// A host that may use a subsystem
-    Host { nqn: String, host: String },
+    ///
+    /// Where any host may, name those that may from now on instead:
+    /// nvmfd set subsystem NQN 'allowed_hosts=["HOST"]'.
+    Host {
+        /// The subsystem's NQN
+        nqn: String,
+        /// The host's NQN, as in /etc/nvme/hostnqn there
+        host: String,
+    },
     /// An address to listen on
     Listener {
+        /// As 10.8.0.1:4420, 10.8.0.1 or [fe80::1%eth0]:4420
         address: String,
         /// What carries RDMA: auto, verbs or soft
         #[arg(long)]
@@ -349,6 +387,7 @@ impl std::ops::Deref for NamespaceFields {
 pub(crate) enum Set {
     /// Settings of a subsystem, as KEY=VALUE with the keys of the configuration file
     Subsystem {
+        /// The subsystem's NQN
         nqn: String,
         /// For example allow_any_host=true; nothing behind the = takes the setting out
         #[arg(required = true, value_name = "KEY=VALUE")]
@@ -356,7 +395,9 @@ pub(crate) enum Set {
     },
     /// Settings of a namespace, as KEY=VALUE with the keys of the configuration file
     Namespace {
+        /// The subsystem's NQN
         nqn: String,
+        /// The namespace's number in it
         nsid: u32,
         /// For example size=20GiB or read_only=true
         #[arg(required = true, value_name = "KEY=VALUE")]
@@ -373,13 +414,34 @@ pub(crate) enum Set {
 #[derive(Debug, Subcommand)]
 pub(crate) enum Removed {
     /// A subsystem with its namespaces: its connections end
-    Subsystem { nqn: String },
+    Subsystem {
+        /// The subsystem's NQN
+        nqn: String,
+    },
     /// A namespace
-    Namespace { nqn: String, nsid: u32 },
+    Namespace {
+        /// The subsystem's NQN
+        nqn: String,
+        /// The namespace's number in it
+        nsid: u32,
+    },
     /// A host from those that may use a subsystem: its connections end
-    Host { nqn: String, host: String },
+    Host {
+        /// The subsystem's NQN
+        nqn: String,
+        /// The host's NQN, as in /etc/nvme/hostnqn there
+        host: String,
+    },
     /// A listener: connections that came through it end
-    Listener { address: String },
+    Listener {
+        /// As 10.8.0.1:4420, 10.8.0.1 or [fe80::1%eth0]:4420
+        address: String,
+    },
     /// A host's connection, by subsystem and controller id; the host may come again
-    Connection { nqn: String, cntlid: u16 },
+    Connection {
+        /// The subsystem's NQN
+        nqn: String,
+        /// The controller's id: nvmfd list connections
+        cntlid: u16,
+    },
 }

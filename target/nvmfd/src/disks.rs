@@ -73,8 +73,13 @@ pub(crate) fn name(medium: &Medium) -> String {
 /// Says which namespace a disk could not be opened for, and where in the configuration (at `path`)
 /// it stands.
 pub(crate) fn in_words(path: &Path, nqn: &str, namespace: &Namespace, error: &OpenError) -> String {
-    let Namespace { line, nsid, .. } = namespace;
-    let mut words = format!("{}:{line}: {nqn} namespace {nsid}: {error}", path.display());
+    let place = format!("{}:{}", path.display(), namespace.line);
+    format!("{place}: {}", without_place(nqn, namespace, error))
+}
+
+/// As [`in_words`], for a namespace that stands in no file.
+pub(crate) fn without_place(nqn: &str, namespace: &Namespace, error: &OpenError) -> String {
+    let mut words = format!("{nqn} namespace {}: {error}", namespace.nsid);
     if let Some(hint) = machine::limit_hint(error) {
         words = format!("{words}; {hint}");
     }

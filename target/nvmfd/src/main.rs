@@ -97,5 +97,5 @@ fn with_daemon(
     at: cli::At,
     run: impl FnOnce(&Client) -> Result<String, client::CallError>,
 ) -> ExitCode {
-    client::finish(Client::new(at.socket).and_then(|client| run(&client)))
+    client::finish(Client::new(at.socket()).and_then(|client| run(&client)))
 }

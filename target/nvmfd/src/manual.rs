@@ -39,6 +39,25 @@ mod tests {
         Args::command().debug_assert();
     }
 
+    fn undescribed(command: &clap::Command, found: &mut Vec<String>) {
+        let path = command.get_bin_name().unwrap_or_else(|| command.get_name());
+        let silent = command.get_arguments().filter(|argument| argument.get_help().is_none());
+        found.extend(silent.map(|argument| format!("{path} {}", argument.get_id())));
+        if command.get_about().is_none() {
+            found.push(path.to_owned());
+        }
+        command.get_subcommands().for_each(|below| undescribed(below, found));
+    }
+
+    #[test]
+    fn every_command_and_every_argument_says_what_it_is() {
+        let mut command = Args::command();
+        command.build();
+        let mut found = Vec::new();
+        undescribed(&command, &mut found);
+        assert_eq!(found, [""; 0]);
+    }
+
     #[test]
     fn every_command_has_a_page() {
         let folder = tempfile::tempdir().unwrap();

@@ -54,7 +54,7 @@ fn a_port_that_a_program_has_and_a_disk_that_is_not_there_are_faults() {
     assert_eq!(output.status.code(), Some(1), "{said}");
     assert!(said.contains(&format!("(process {})", std::process::id())), "{said}");
     assert!(said.contains("-> truncate -s 10G /nowhere/a"), "{said}");
-    assert!(said.ends_with(" notes\n") && said.contains("2 faults, "), "{said}");
+    assert!(said.ends_with(" note\n") && said.contains("2 faults, "), "{said}");
 }
 
 #[test]

@@ -31,6 +31,8 @@ pub(crate) enum Change {
     Grow { nqn: String, to: Namespace },
     /// Refuse writes to a disk from now on. `to` is the whole namespace as it shall be.
     Protect { nqn: String, to: Namespace },
+    /// The same disk, to be written to again.
+    Unprotect { nqn: String, to: Namespace },
     /// Serve a disk.
     AddNamespace { nqn: String, namespace: Namespace },
     /// Listen there.
@@ -152,6 +154,7 @@ fn arrive(old: Option<&Subsystem>, new: &Subsystem, plan: &mut Plan) {
         match before.map_or(Kind::Another, |before| kind(before, after)) {
             Kind::Same => {}
             Kind::Larger => plan.changes.push(Change::Grow { nqn, to }),
+            Kind::Writable => plan.changes.push(Change::Unprotect { nqn, to }),
             Kind::Protected => plan.changes.push(Change::Protect { nqn, to }),
             Kind::Drill => {
                 plan.restart.push(format!("inject of {nqn} namespace {}", after.nsid));
@@ -175,6 +178,8 @@ enum Kind {
     Larger,
     /// The same disk, not to be written to any more.
     Protected,
+    /// The same disk, to be written to again.
+    Writable,
     /// Only its fault drill is another: drills are set up when the cores start.
     Drill,
     /// A disk that hosts must see as another, or that has to be opened anew.
@@ -197,6 +202,7 @@ fn kind(before: &Namespace, after: &Namespace) -> Kind {
     match (old.read_only, spec.read_only) {
         (true, true) | (false, false) if medium => Kind::Same,
         (false, true) if medium => Kind::Protected,
+        (true, false) if medium => Kind::Writable,
         (false, false) if is_larger(&old.medium, &spec.medium) => Kind::Larger,
         _ => Kind::Another,
     }
@@ -266,7 +272,8 @@ impl Change {
             }
             Change::AddNamespace { nqn, namespace: to }
             | Change::Grow { nqn, to }
-            | Change::Protect { nqn, to } => subsystem(nqn, &mut |s| {
+            | Change::Protect { nqn, to }
+            | Change::Unprotect { nqn, to } => subsystem(nqn, &mut |s| {
                 s.namespaces.retain(|ns| ns.nsid != to.nsid);
                 let at = s.namespaces.partition_point(|ns| ns.nsid < to.nsid);
                 s.namespaces.insert(at, to.clone());

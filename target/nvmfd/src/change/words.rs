@@ -27,6 +27,9 @@ impl fmt::Display for Change {
                 }
             }
             Change::Protect { nqn, to } => write!(f, "~ namespace {nqn} {}: read-only", to.nsid),
+            Change::Unprotect { nqn, to } => {
+                write!(f, "~ namespace {nqn} {}: read-write", to.nsid)
+            }
             Change::RemoveSubsystem { nqn } => {
                 write!(f, "- subsystem {nqn} (its connections end)")
             }

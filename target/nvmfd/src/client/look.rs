@@ -2,7 +2,7 @@
 
 use super::{CallError, Client, table};
 use crate::cli::{Listed, Shown};
-use crate::config::{about, in_words};
+use crate::config::{about, in_words, some};
 use crate::http::{Core, Host, Status, encode};
 use crate::status::{Connection, Io, Limit, Listener, Namespace, Subsystem};
 use serde::Serialize;
@@ -32,19 +32,22 @@ pub(crate) fn status(client: &Client, json: bool) -> Result<String, CallError> {
             "TROUBLE        the control thread is held up: this is from {age} ago\n"
         ));
     }
+    let serving = format!(
+        "{}, {} on {}",
+        some(status.subsystems, "subsystem"),
+        some(status.namespaces, "namespace"),
+        some(status.data_cores, "data core")
+    );
+    let connected =
+        format!("{}, {}", some(status.connections, "controller"), some(status.queues, "queue"));
     Ok(format!(
         "nvmfd {version} (commit {commit}), process {pid}, up {}\n\
          configuration  {config}\n\
          listeners      {listeners}\n\
-         serving        {} subsystems, {} namespaces on {} data cores\n\
-         connected      {} controllers, {} queues\n\
+         serving        {serving}\n\
+         connected      {connected}\n\
          done           {}\n{notes}",
         span(up),
-        status.subsystems,
-        status.namespaces,
-        status.data_cores,
-        status.connections,
-        status.queues,
         done(io),
     ))
 }
@@ -52,7 +55,9 @@ pub(crate) fn status(client: &Client, json: bool) -> Result<String, CallError> {
 fn done(io: &Io) -> String {
     let Io { reads, writes, read_bytes, write_bytes, errors } = *io;
     let (read, written) = (about(read_bytes), about(write_bytes));
-    format!("{reads} reads ({read}), {writes} writes ({written}), {errors} errors")
+    let [reads, writes, errors] = [(reads, "read"), (writes, "write"), (errors, "error")]
+        .map(|(count, name)| some(count as usize, name));
+    format!("{reads} ({read}), {writes} ({written}), {errors}")
 }
 
 /// A time in its two largest units.

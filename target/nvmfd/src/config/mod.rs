@@ -20,7 +20,7 @@ mod units;
 pub(crate) use limits::Limits;
 pub(crate) use problem::ConfigErrors;
 pub(crate) use resolve::number_namespaces;
-pub(crate) use units::{about, in_words};
+pub(crate) use units::{about, in_words, some};
 
 use backing::BackingSpec;
 use nvmf::target::{AllowedHosts, DiscoveryConfig, DuplicateHosts};

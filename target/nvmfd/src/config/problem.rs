@@ -18,7 +18,8 @@ pub(crate) struct Problem {
 /// Why a configuration cannot be used: everything that was found, in the order of the file.
 #[derive(Debug)]
 pub(crate) struct ConfigErrors {
-    path: PathBuf,
+    /// None where the text is no file's.
+    path: Option<PathBuf>,
     text: String,
     problems: Vec<Problem>,
 }
@@ -41,7 +42,12 @@ impl Problem {
 impl ConfigErrors {
     pub(crate) fn new(path: &Path, text: &str, mut problems: Vec<Problem>) -> ConfigErrors {
         problems.sort_by_key(|problem| problem.at.as_ref().map_or(usize::MAX, |at| at.start));
-        ConfigErrors { path: path.to_owned(), text: text.to_owned(), problems }
+        ConfigErrors { path: Some(path.to_owned()), text: text.to_owned(), problems }
+    }
+
+    /// Without places: for a text that nobody has seen, as the file with a change made.
+    pub(crate) fn without_places(self) -> ConfigErrors {
+        ConfigErrors { path: None, ..self }
     }
 }
 
@@ -51,12 +57,15 @@ impl fmt::Display for ConfigErrors {
             if n > 0 {
                 writeln!(f)?;
             }
-            write!(f, "{}", self.path.display())?;
-            if let Some(at) = &problem.at {
-                let (line, column) = line_column(&self.text, at.start);
-                write!(f, ":{line}:{column}")?;
+            if let Some(path) = &self.path {
+                write!(f, "{}", path.display())?;
+                if let Some(at) = &problem.at {
+                    let (line, column) = line_column(&self.text, at.start);
+                    write!(f, ":{line}:{column}")?;
+                }
+                f.write_str(": ")?;
             }
-            write!(f, ": {}", problem.what)?;
+            f.write_str(&problem.what)?;
             if let Some(hint) = &problem.hint {
                 write!(f, "\n  hint: {hint}")?;
             }

@@ -54,6 +54,11 @@ pub(crate) fn in_words(bytes: u64) -> String {
     format!("{bytes} B")
 }
 
+/// A number of things, one of which has that name: "1 fault", "2 faults".
+pub(crate) fn some(count: usize, name: &str) -> String {
+    format!("{count} {name}{}", if count == 1 { "" } else { "s" })
+}
+
 /// Bytes to three or four digits, for amounts that are not written down anywhere.
 pub(crate) fn about(bytes: u64) -> String {
     let unit = UNITS[..4].iter().rfind(|(_, shift)| bytes >= 1 << shift);

@@ -19,7 +19,7 @@ mod tests;
 
 use crate::config::{self, Config, ConfigErrors};
 use crate::{CONFIG_ERROR, RUN_ERROR};
-use finding::Level;
+use finding::{Finding, Level};
 use std::io::Write;
 use std::path::Path;
 use std::process::ExitCode;
@@ -33,6 +33,7 @@ const PLAIN: &str = "listener = [{ address = \"0.0.0.0\" }]\n[[subsystem]]\n\
 
 /// Looks at the machine and prints what there is to say. Succeeds if nothing is at fault.
 pub(crate) fn run(path: Option<&Path>, json: bool) -> ExitCode {
+    let assumed = path.is_none();
     let (path, config) = match configuration(path) {
         Ok(known) => known,
         Err(errors) => {
@@ -40,7 +41,11 @@ pub(crate) fn run(path: Option<&Path>, json: bool) -> ExitCode {
             return ExitCode::from(CONFIG_ERROR);
         }
     };
-    let findings = checks::all(&gather::facts(path, &config), &config);
+    let mut findings = checks::all(&gather::facts(path, &config), &config);
+    if assumed {
+        let says = "without --config: judged as for a listener on every address, and nothing else";
+        findings.insert(0, Finding::note("config", says));
+    }
     let mut out = std::io::stdout();
     let text =
         if json { show::json(&findings) } else { show::text(&findings, show::wants_colour()) };

@@ -1,6 +1,7 @@
 //! Findings for people and for programs.
 
 use super::finding::{Finding, Level};
+use crate::config::some;
 use serde::Serialize;
 use std::io::IsTerminal;
 
@@ -51,12 +52,9 @@ pub(crate) fn text(findings: &[Finding], colour: bool) -> String {
         }
     }
     let count = |level| findings.iter().filter(|finding| finding.level == level).count();
-    text.push_str(&format!(
-        "{} faults, {} warnings, {} notes\n",
-        count(Level::Fault),
-        count(Level::Warning),
-        count(Level::Note)
-    ));
+    let counts = [(Level::Fault, "fault"), (Level::Warning, "warning"), (Level::Note, "note")]
+        .map(|(level, name)| some(count(level), name));
+    text.push_str(&format!("{}\n", counts.join(", ")));
     text
 }
 
@@ -86,7 +84,7 @@ mod tests {
         let expected = "ok       kernel  Linux 6.12\n\
                         fault    link    eth0 is down\n\
                         \x20                -> ip link set eth0 up\n\
-                        1 faults, 0 warnings, 0 notes\n";
+                        1 fault, 0 warnings, 0 notes\n";
         assert_eq!(text(&two(), false), expected);
         assert!(text(&two(), true).starts_with("\x1b[32mok     \x1b[0m  kernel"));
     }

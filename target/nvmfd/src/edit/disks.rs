@@ -1,35 +1,45 @@
 //! Namespaces in the text: which of them has which number.
+//!
+//! A namespace without a number has the lowest that is free, in order. A change must not give one of
+//! the others another number: where it would, that one's number is written down, and only there.
 
-use super::tables;
+use super::{insert, tables};
 use crate::config;
 use crate::operator::Refusal;
-use toml_edit::{Item, TableLike, value};
+use toml_edit::{Item, TableLike};
 
-/// Writes the numbers down that namespaces were given because they had none: those of the others
-/// must not move when one of them goes.
-pub(super) fn pin_nsids(subsystem: &mut dyn TableLike) {
-    let mut tables = tables(subsystem, "namespace");
-    let given: Vec<Option<u32>> = tables
-        .iter()
-        .map(|table| table.get("nsid").and_then(Item::as_integer))
-        .map(|nsid| nsid.and_then(|nsid| nsid.try_into().ok()))
-        .collect();
-    let all = config::number_namespaces(&given);
-    for ((table, given), nsid) in tables.iter_mut().zip(given).zip(all) {
-        if given.is_none() {
-            table.insert("nsid", value(i64::from(nsid)));
+/// The numbers of all namespaces, in the order of the text.
+pub(super) fn numbers(subsystem: &mut dyn TableLike) -> Vec<u32> {
+    config::number_namespaces(&written(subsystem))
+}
+
+/// Those that are written down.
+fn written(subsystem: &mut dyn TableLike) -> Vec<Option<u32>> {
+    let nsid = |table: &&mut dyn TableLike| table.get("nsid").and_then(Item::as_integer);
+    let all = tables(subsystem, "namespace");
+    all.iter().map(nsid).map(|nsid| nsid.and_then(|nsid| nsid.try_into().ok())).collect()
+}
+
+/// Has the first namespaces keep these numbers; any that follow are new.
+pub(super) fn keep_numbers(subsystem: &mut dyn TableLike, numbers: &[u32]) {
+    // Writing one down may move another.
+    for _ in 0..=numbers.len() {
+        let now = self::numbers(subsystem);
+        let Some(moved) = now.iter().zip(numbers).position(|(now, before)| now != before) else {
+            return;
+        };
+        if let Some(table) = tables(subsystem, "namespace").into_iter().nth(moved) {
+            insert(table, "nsid", i64::from(numbers[moved]).into());
         }
     }
 }
 
-/// The namespace of that number, which was written down before.
-pub(super) fn find_namespace<'a>(
-    subsystem: &'a mut dyn TableLike,
+/// The place of the namespace of that number.
+pub(super) fn find_namespace(
+    subsystem: &mut dyn TableLike,
     nqn: &str,
     nsid: u32,
-) -> Result<&'a mut dyn TableLike, Refusal> {
-    tables(subsystem, "namespace")
-        .into_iter()
-        .find(|table| table.get("nsid").and_then(Item::as_integer) == Some(nsid.into()))
-        .ok_or_else(|| Refusal::NotThere(format!("namespace {nsid} of {nqn}")))
+) -> Result<usize, Refusal> {
+    let place = numbers(subsystem).iter().position(|number| *number == nsid);
+    place.ok_or_else(|| Refusal::NotThere(format!("namespace {nsid} of {nqn}")))
 }

@@ -4,14 +4,15 @@
 //! the result checks it as a whole. Values come as JSON, with the keys of the file.
 
 mod disks;
+mod hosts;
 #[cfg(test)]
 mod tests;
 mod value;
 
 use crate::operator::Refusal;
-use disks::{find_namespace, pin_nsids};
+use disks::{find_namespace, keep_numbers, numbers};
 use serde_json::{Map, Value as Json};
-use toml_edit::{DocumentMut, Item, Table, TableLike};
+use toml_edit::{Decor, DocumentMut, Item, RawString, Table, TableLike};
 
 /// Keys that people write first: what a table is about.
 const LEADING: [&str; 5] = ["nqn", "address", "path", "ram", "null"];
@@ -53,30 +54,44 @@ impl Edit {
         let root = document.as_table_mut();
         match self {
             Edit::AddSubsystem(fields) => add(root, "subsystem", fields)?,
-            Edit::SetSubsystem(nqn, fields) => set(subsystem(root, nqn)?, fields)?,
+            Edit::SetSubsystem(nqn, fields) => {
+                let subsystem = subsystem(root, nqn)?;
+                hosts::choose(subsystem, nqn, fields)?;
+                set(subsystem, fields)?;
+            }
             Edit::RemoveSubsystem(nqn) => {
                 remove(root, "subsystem", |table| text_of(table, "nqn") == Some(nqn))
                     .then_some(())
                     .ok_or_else(|| Refusal::NotThere(format!("subsystem {nqn}")))?;
             }
-            Edit::AddNamespace(nqn, fields) => add(subsystem(root, nqn)?, "namespace", fields)?,
+            Edit::AddNamespace(nqn, fields) => {
+                let subsystem = subsystem(root, nqn)?;
+                let before = numbers(subsystem);
+                add(subsystem, "namespace", fields)?;
+                keep_numbers(subsystem, &before);
+            }
             Edit::SetNamespace(nqn, nsid, fields) => {
                 let subsystem = subsystem(root, nqn)?;
-                // Another path must not make another disk of one that was given no number.
-                pin_nsids(subsystem);
-                set(find_namespace(subsystem, nqn, *nsid)?, fields)?;
+                let mut before = numbers(subsystem);
+                let place = find_namespace(subsystem, nqn, *nsid)?;
+                let mut all = tables(subsystem, "namespace");
+                set(&mut *all[place], fields)?;
+                if fields.contains_key("nsid") {
+                    before[place] = numbers(subsystem)[place];
+                }
+                keep_numbers(subsystem, &before);
             }
             Edit::RemoveNamespace(nqn, nsid) => {
                 let subsystem = subsystem(root, nqn)?;
-                pin_nsids(subsystem);
-                find_namespace(subsystem, nqn, *nsid)?;
-                let number = i64::from(*nsid);
-                remove(subsystem, "namespace", |table| {
-                    table.get("nsid").and_then(Item::as_integer) == Some(number)
-                });
+                let mut before = numbers(subsystem);
+                let place = find_namespace(subsystem, nqn, *nsid)?;
+                let mut at = 0..;
+                remove(subsystem, "namespace", |_| at.next() == Some(place));
+                before.remove(place);
+                keep_numbers(subsystem, &before);
             }
-            Edit::AllowHost(nqn, host) => allow(subsystem(root, nqn)?, nqn, host)?,
-            Edit::DenyHost(nqn, host) => deny(subsystem(root, nqn)?, nqn, host)?,
+            Edit::AllowHost(nqn, host) => hosts::allow(subsystem(root, nqn)?, nqn, host)?,
+            Edit::DenyHost(nqn, host) => hosts::deny(subsystem(root, nqn)?, nqn, host)?,
             Edit::AddListener(fields) => add(root, "listener", fields)?,
             Edit::RemoveListener(address) => {
                 let address = crate::config::address(address).map_err(Refusal::Invalid)?;
@@ -137,15 +152,33 @@ fn add(parent: &mut dyn TableLike, key: &str, fields: &Fields) -> Result<(), Ref
         Item::Value(toml_edit::Value::Array(values)) => {
             let mut table = toml_edit::InlineTable::new();
             set(&mut table, fields)?;
-            values.push(table);
+            push(values, table.into());
         }
         _ => return Err(Refusal::Invalid(format!("{key} is not a list of tables"))),
     }
     Ok(())
 }
 
+/// Adds a value to a list, on a line of its own where the others have theirs.
+fn push(values: &mut toml_edit::Array, value: toml_edit::Value) {
+    let before = values.iter().last().and_then(|last| last.decor().prefix()?.as_str());
+    let own_line = before.filter(|before| before.contains('\n')).map(str::to_owned);
+    match own_line {
+        // A comment before the last one is about that one.
+        Some(before) => {
+            let break_at = before.rfind('\n').unwrap_or(0);
+            values.push_formatted(value.decorated(&before[break_at..], ""));
+        }
+        None => values.push(value),
+    }
+}
+
 /// Takes the tables under a key out that are meant. Says whether there was one.
-fn remove(parent: &mut dyn TableLike, key: &str, meant: impl Fn(&dyn TableLike) -> bool) -> bool {
+fn remove(
+    parent: &mut dyn TableLike,
+    key: &str,
+    mut meant: impl FnMut(&dyn TableLike) -> bool,
+) -> bool {
     let (before, after) = match parent.get_mut(key) {
         Some(Item::ArrayOfTables(tables)) => {
             let before = tables.len();
@@ -188,44 +221,21 @@ fn set(table: &mut dyn TableLike, fields: &Fields) -> Result<(), Refusal> {
                 *value.decor_mut() = old.decor().clone();
                 *old = value;
             }
-            None => {
-                table.insert(key, Item::Value(value));
-            }
+            None => insert(table, key, value),
         }
     }
     Ok(())
 }
 
-fn hosts<'a>(
-    subsystem: &'a mut dyn TableLike,
-    nqn: &str,
-) -> Result<&'a mut toml_edit::Array, Refusal> {
-    if subsystem.get("allow_any_host").and_then(Item::as_bool) == Some(true) {
-        let why = format!("any host may use {nqn} already: set allow_any_host to false first");
-        return Err(Refusal::Invalid(why));
+/// Adds a key at the end. In a table of one line what stood behind the last value, before the closing
+/// brace, stands behind the new one then.
+fn insert(table: &mut dyn TableLike, key: &str, mut value: toml_edit::Value) {
+    let last = table.iter_mut().last().and_then(|(_, item)| item.as_value_mut());
+    let last = last.filter(|last| last.decor().suffix().and_then(RawString::as_str) == Some(" "));
+    if let Some(last) = last {
+        let before = last.decor().prefix().cloned().unwrap_or_default();
+        *last.decor_mut() = Decor::new(before, "");
+        *value.decor_mut() = Decor::new(" ", " ");
     }
-    subsystem
-        .entry("allowed_hosts")
-        .or_insert(Item::Value(toml_edit::Value::Array(Default::default())))
-        .as_array_mut()
-        .ok_or_else(|| Refusal::Invalid("allowed_hosts is not a list".to_owned()))
-}
-
-fn allow(subsystem: &mut dyn TableLike, nqn: &str, host: &str) -> Result<(), Refusal> {
-    let hosts = hosts(subsystem, nqn)?;
-    if hosts.iter().any(|other| other.as_str() == Some(host)) {
-        return Err(Refusal::Exists(format!("host {host} of {nqn}")));
-    }
-    hosts.push(host);
-    Ok(())
-}
-
-fn deny(subsystem: &mut dyn TableLike, nqn: &str, host: &str) -> Result<(), Refusal> {
-    let hosts = hosts(subsystem, nqn)?;
-    let before = hosts.len();
-    hosts.retain(|other| other.as_str() != Some(host));
-    match hosts.len() == before {
-        true => Err(Refusal::NotThere(format!("host {host} of {nqn}"))),
-        false => Ok(()),
-    }
+    table.insert(key, Item::Value(value));
 }

@@ -97,6 +97,51 @@ fn hosts_come_and_go() {
 }
 
 #[test]
+fn choosing_some_hosts_or_any_takes_the_other_choice_out() {
+    let some = fields(json!({ "allowed_hosts": ["nqn.2014-08.org.example:h1"] }));
+    let text = edited(Edit::SetSubsystem(B.into(), some));
+    assert!(!text.contains("allow_any_host"), "{text}");
+    let any = fields(json!({ "allow_any_host": true }));
+    let text = edited(Edit::SetSubsystem(A.into(), any));
+    assert!(!text.contains("allowed_hosts"), "{text}");
+    // The advice is what works.
+    let none = fields(json!({ "allow_any_host": false }));
+    let said = refused(Edit::SetSubsystem(B.into(), none));
+    assert!(said.contains("set subsystem nqn.2026-11.io.nvmfd:b 'allowed_hosts=["), "{said}");
+    let said = refused(Edit::AllowHost(B.into(), "nqn.2014-08.org.example:h1".into()));
+    assert!(said.contains("'allowed_hosts=[\"nqn.2014-08.org.example:h1\"]'"), "{said}");
+}
+
+#[test]
+fn numbers_are_written_down_only_where_they_would_move() {
+    let larger = fields(json!({ "ram": "4MiB", "read_only": true }));
+    let text = edited(Edit::SetNamespace(B.into(), 1, larger.clone()));
+    assert!(text.contains("namespace = [{ ram = \"4MiB\", read_only = true }]\n"), "{text}");
+    let text = edited(Edit::SetNamespace(A.into(), 2, larger));
+    assert!(!text.contains("nsid"), "{text}");
+    // The first would be the second one's number.
+    let text = edited(Edit::SetNamespace(A.into(), 1, fields(json!({ "nsid": 7 }))));
+    assert_eq!(text.matches("nsid = ").count(), 2, "{text}");
+    assert!(text.contains("ram = \"2MiB\"\nnsid = 2\n"), "{text}");
+    // A number that an unnumbered one has is not taken from it.
+    let text = edited(Edit::AddNamespace(B.into(), fields(json!({ "null": "1GiB", "nsid": 1 }))));
+    assert!(text.contains("{ ram = \"3MiB\", nsid = 1 }"), "{text}");
+    let text = edited(Edit::RemoveNamespace(A.into(), 2));
+    assert!(!text.contains("nsid"), "{text}");
+}
+
+#[test]
+fn what_is_added_to_a_list_of_lines_has_a_line_of_its_own() {
+    let text = "[[subsystem]]\nnqn = \"nqn.2026-11.io.nvmfd:a\"\nallowed_hosts = [\n  \"nqn.h1\", # one\n  \"nqn.h2\",\n]\n\
+        namespace = [\n  { ram = \"1MiB\" },\n]\n";
+    let text = Edit::AllowHost(A.into(), "nqn.h3".into()).apply(text).unwrap();
+    assert!(text.contains("\n  \"nqn.h2\",\n  \"nqn.h3\",\n]"), "{text}");
+    let disk = fields(json!({ "ram": "2MiB" }));
+    let text = Edit::AddNamespace(A.into(), disk).apply(&text).unwrap();
+    assert!(text.contains("\n  { ram = \"1MiB\" },\n  { ram = \"2MiB\" },\n]"), "{text}");
+}
+
+#[test]
 fn a_listener_is_known_by_its_address_with_or_without_the_port() {
     for address in ["10.8.0.1", "10.8.0.1:4420"] {
         let text = edited(Edit::RemoveListener(address.into()));

@@ -17,8 +17,9 @@ use tokio::sync::watch;
 const SEATS: usize = 128;
 /// Seats of one peer.
 const SEATS_OF_A_PEER: usize = 96;
-/// How long a guest may take to say what it wants: longer than a head and a body may.
-const SAY_WITHIN: Duration = Duration::from_secs(11);
+/// How long a guest may take to say what it wants, and wait for its turn: longer than a head, a body
+/// and the turn may.
+const SAY_WITHIN: Duration = Duration::from_secs(16);
 /// How long a guest may take to hear its answer.
 const HEAR_WITHIN: Duration = Duration::from_secs(10);
 

@@ -23,7 +23,8 @@ use tokio::net::{TcpListener, UnixListener};
 use tokio::sync::Semaphore;
 use tracing::warn;
 
-/// Changes under way at a time: they wait for one another, and looking waits for none of them.
+/// Changes under way at a time: they wait for one another, and looking waits for none of them. One more
+/// waits for as long as a body may.
 const MAX_CHANGES: usize = 64;
 /// Bytes of a request's head.
 const MAX_HEAD: usize = 16 << 10;
@@ -192,10 +193,13 @@ async fn control(
     };
     let turn = match weight {
         Weight::Look => None,
-        Weight::Change | Weight::Text => match bounds.changes.clone().try_acquire_owned() {
-            Ok(turn) => Some(turn),
-            Err(_) => return answered(&progress, answer::too_many_changes()),
-        },
+        Weight::Change | Weight::Text => {
+            let turn = bounds.changes.clone().acquire_owned();
+            match tokio::time::timeout(REQUEST_WITHIN, turn).await {
+                Ok(turn) => turn.ok(),
+                Err(_) => return answered(&progress, answer::too_many_changes()),
+            }
+        }
     };
     progress.asked();
     let answer = tokio::spawn(async move {

@@ -1,7 +1,7 @@
 //! Making a plan true: disks first, then step by step.
 
-use super::review::{file_of, files_let_go, may_grow};
-use super::{Operator, Order, Refusal, Standing, apart};
+use super::review::{can_be_opened, file_of, files_let_go, may_grow};
+use super::{Operator, Order, Origin, Refusal, Standing, apart};
 use crate::change::{self, Change, Plan, Step};
 use crate::config::{Config, Namespace};
 use crate::disks;
@@ -43,10 +43,11 @@ impl Operator {
         &self,
         standing: &mut Standing,
         text: String,
+        origin: Origin,
     ) -> Result<Outcome, Refusal> {
-        let new = self.parse(text.clone()).await?;
+        let new = self.parse(text.clone(), origin).await?;
         let plan = change::diff(&standing.config, &new, |listener| self.carriers.carry(listener));
-        let opened = self.open(standing, &plan).await?;
+        let opened = self.open(standing, &plan, origin).await?;
         let outcome = self.make(standing, plan, opened).await?;
         standing.text = text;
         self.shelf.stock(standing);
@@ -54,7 +55,12 @@ impl Operator {
     }
 
     /// Opens the disks of a plan that can be opened now.
-    async fn open(&self, standing: &Standing, plan: &Plan) -> Result<Opened, Refusal> {
+    async fn open(
+        &self,
+        standing: &Standing,
+        plan: &Plan,
+        origin: Origin,
+    ) -> Result<Opened, Refusal> {
         let leaving = files_let_go(&standing.config, plan);
         let mut opened = Opened::default();
         let mut problems = Vec::new();
@@ -71,14 +77,19 @@ impl Operator {
                             opened.ready.insert(key, backing);
                         }
                         Err(error) => {
-                            problems.push(disks::in_words(&self.path, nqn, namespace, &error));
+                            problems.push(self.complaint(origin, nqn, namespace, &error));
                         }
                     }
                 }
                 Change::Grow { nqn, to } => {
                     let grown = to.clone();
                     if let Err(error) = apart(move || may_grow(&grown)).await {
-                        problems.push(disks::in_words(&self.path, nqn, to, &error));
+                        problems.push(self.complaint(origin, nqn, to, &error));
+                    }
+                }
+                Change::Unprotect { nqn, to } if self.is_read_only(standing, nqn, to) => {
+                    if let Err(error) = can_be_opened(to).await {
+                        problems.push(self.complaint(origin, nqn, to, &error));
                     }
                 }
                 _ => {}
@@ -112,12 +123,18 @@ impl Operator {
                         }
                     }
                 }
+                Change::Unprotect { nqn, to } if self.is_read_only(standing, nqn, to) => {
+                    // Its disk was opened for reading only, and has to be opened anew.
+                    match self.let_go(standing, nqn, to.nsid, &mut leaving).await {
+                        Ok(()) => {
+                            self.wait_for(&mut leaving).await;
+                            self.move_in(standing, &before, nqn, to).await
+                        }
+                        Err(why) => Err(why),
+                    }
+                }
                 Change::RemoveNamespace { nqn, nsid } => {
-                    let removed = self.step(Step::RemoveNamespace(nqn.clone(), *nsid)).await;
-                    removed.map(|disk| {
-                        leaving.extend(disk);
-                        standing.disks.remove(&(nqn.clone(), *nsid));
-                    })
+                    self.let_go(standing, nqn, *nsid, &mut leaving).await
                 }
                 change => self.simple(standing, change).await,
             };
@@ -141,6 +158,31 @@ impl Operator {
         Ok(outcome)
     }
 
+    /// Takes a namespace away; its disk is left when no core uses it any more.
+    async fn let_go(
+        &self,
+        standing: &mut Standing,
+        nqn: &str,
+        nsid: u32,
+        leaving: &mut Vec<BackingId>,
+    ) -> Result<(), String> {
+        let disk = self.step(Step::RemoveNamespace(nqn.to_owned(), nsid)).await?;
+        leaving.extend(disk);
+        standing.disks.remove(&(nqn.to_owned(), nsid));
+        Ok(())
+    }
+
+    /// Whether a namespace's disk is open for reading only.
+    pub(super) fn is_read_only(
+        &self,
+        standing: &Standing,
+        nqn: &str,
+        namespace: &Namespace,
+    ) -> bool {
+        let disk = standing.disks.get(&(nqn.to_owned(), namespace.nsid));
+        disk.is_some_and(|(_, backing)| backing.geometry().read_only)
+    }
+
     /// A change that neither opens nor closes a disk.
     async fn simple(&self, standing: &Standing, change: &Change) -> Result<(), String> {
         let step = match change {
@@ -156,7 +198,9 @@ impl Operator {
             Change::SetSubsystem(to) => Step::SetSubsystem(disks::subsystem_config(to)),
             Change::SetLimits(to) => Step::SetLimits(to.clone()),
             Change::SetDiscovery(to) => Step::SetDiscovery(to.clone()),
-            Change::Grow { nqn, to } | Change::Protect { nqn, to } => {
+            Change::Grow { nqn, to }
+            | Change::Protect { nqn, to }
+            | Change::Unprotect { nqn, to } => {
                 let key = (nqn.clone(), to.nsid);
                 let Some((id, backing)) = standing.disks.get(&key) else {
                     return Err("its disk is not open".to_owned());

@@ -26,14 +26,14 @@ pub(crate) use refusal::Refusal;
 pub(crate) use thread::{Outlets, operate};
 
 use crate::change::{self, Plan};
-use crate::config::{self, Config};
-use crate::disks::Disk;
+use crate::config::{self, Config, Namespace};
+use crate::disks::{self, Disk};
 use crate::edit::Edit;
 use crate::events::Events;
 use crate::logging::LogFilter;
 use crate::provider::Carriers;
 use crate::status::Picture;
-use backing::{Backing, BackingId};
+use backing::{Backing, BackingId, OpenError};
 use looks::Looks;
 use reactor::run::{Meter, Postbox, Shown};
 use shelf::Shelf;
@@ -62,6 +62,16 @@ pub(crate) struct Operator {
     standing: Mutex<Standing>,
     looks: Looks,
     shelf: Arc<Shelf>,
+}
+
+/// Where a configuration's text comes from, which decides whether its lines mean something to the
+/// user.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Origin {
+    /// The file.
+    File,
+    /// A change of the text in force, which nobody has seen.
+    Change,
 }
 
 /// What is in force.
@@ -128,7 +138,7 @@ impl Operator {
         let mut standing = self.standing.lock().await;
         let path = self.path.clone();
         let text = apart(move || config::read(&path)).await?;
-        self.adopt(&mut standing, text).await
+        self.adopt(&mut standing, text, Origin::File).await
     }
 
     /// What [`reload`](Self::reload) would do if the file had that text.
@@ -136,7 +146,7 @@ impl Operator {
     /// # Errors
     /// As for [`reload`](Self::reload).
     pub(crate) async fn plan(&self, text: &str) -> Result<Plan, Refusal> {
-        let new = self.parse(text.to_owned()).await?;
+        let new = self.parse(text.to_owned(), Origin::File).await?;
         let standing = self.standing.lock().await;
         let plan = change::diff(&standing.config, &new, |listener| self.carriers.carry(listener));
         self.review(&standing, &plan).await?;
@@ -157,7 +167,7 @@ impl Operator {
             Ok::<_, Refusal>((text, file))
         })
         .await?;
-        let mut outcome = self.adopt(&mut standing, text).await?;
+        let mut outcome = self.adopt(&mut standing, text, Origin::Change).await?;
         if let Some(text) = file {
             let path = self.path.clone();
             match apart(move || save::replace(&path, &text)).await {
@@ -228,9 +238,27 @@ impl Operator {
     }
 
     /// A configuration from its text.
-    async fn parse(&self, text: String) -> Result<Config, Refusal> {
+    async fn parse(&self, text: String, origin: Origin) -> Result<Config, Refusal> {
         let path = self.path.clone();
-        Ok(apart(move || config::parse(&path, &text)).await?)
+        let parsed = apart(move || config::parse(&path, &text)).await;
+        Ok(parsed.map_err(|errors| match origin {
+            Origin::File => errors,
+            Origin::Change => errors.without_places(),
+        })?)
+    }
+
+    /// What is wrong with a namespace's disk.
+    fn complaint(
+        &self,
+        origin: Origin,
+        nqn: &str,
+        namespace: &Namespace,
+        error: &OpenError,
+    ) -> String {
+        match origin {
+            Origin::File => disks::in_words(&self.path, nqn, namespace, error),
+            Origin::Change => disks::without_place(nqn, namespace, error),
+        }
     }
 
     /// Gives an order and waits for the answer.

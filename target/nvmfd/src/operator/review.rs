@@ -23,16 +23,14 @@ impl Operator {
                     if file_of(namespace).is_some_and(|file| leaving.contains(&file)) {
                         continue;
                     }
-                    let spec = namespace.spec.clone();
-                    let found = match apart(move || look(&spec)).await {
-                        Ok(Found::InUse(error)) | Err(error) => Err(error),
-                        Ok(_) => Ok(()),
-                    };
-                    (nqn, namespace, found)
+                    (nqn, namespace, can_be_opened(namespace).await)
                 }
                 Change::Grow { nqn, to } => {
                     let grown = to.clone();
                     (nqn, to, apart(move || may_grow(&grown)).await)
+                }
+                Change::Unprotect { nqn, to } if self.is_read_only(standing, nqn, to) => {
+                    (nqn, to, can_be_opened(to).await)
                 }
                 _ => continue,
             };
@@ -41,6 +39,15 @@ impl Operator {
             }
         }
         if problems.is_empty() { Ok(()) } else { Err(Refusal::Disks(problems)) }
+    }
+}
+
+/// Whether serving a disk would succeed, as far as can be seen.
+pub(super) async fn can_be_opened(namespace: &Namespace) -> Result<(), OpenError> {
+    let spec = namespace.spec.clone();
+    match apart(move || look(&spec)).await {
+        Ok(Found::InUse(error)) | Err(error) => Err(error),
+        Ok(_) => Ok(()),
     }
 }
 

@@ -12,8 +12,13 @@ use std::path::{Path, PathBuf};
 /// # Errors
 /// When the file cannot be read, or would not be a good configuration then.
 pub(super) fn prepare(path: &Path, edit: &Edit) -> Result<String, Refusal> {
-    let changed = edit.apply(&config::read(path)?)?;
-    config::parse(path, &changed)?;
+    let before = config::read(path)?;
+    let changed = edit.apply(&before)?;
+    if let Err(errors) = config::parse(path, &changed) {
+        // Where the file itself is wrong, its lines are those that the user knows.
+        config::parse(path, &before)?;
+        return Err(errors.without_places().into());
+    }
     Ok(changed)
 }
 

@@ -78,12 +78,16 @@ fn a_file_grows_moves_and_is_locked() {
     assert_eq!(std::fs::metadata(disk).unwrap().len(), 3 << 20);
     assert_eq!(daemon.json(&["show", "namespace", A, "7"])["size"], 3 << 20);
     let said = daemon.refuse(&["set", "namespace", A, "7", "size=1MiB"]);
-    assert!(said.contains("disk") && said.contains("3145728"), "{said}");
+    assert!(said.starts_with(&format!("{A} namespace 7: {disk}: holds 3145728")), "{said}");
     // To another number: the file is let go of before it is opened again.
     daemon.run(&["set", "namespace", A, "7", "nsid=9"]);
     assert_eq!(daemon.json(&["show", "namespace", A, "9"])["size"], 3 << 20);
     daemon.run(&["set", "namespace", A, "9", "read_only=true"]);
     assert_eq!(daemon.json(&["show", "namespace", A, "9"])["read_only"], true);
+    // And back, without another disk coming in its place.
+    let said = daemon.run(&["set", "namespace", A, "9", "read_only=false"]);
+    assert_eq!(said, format!("~ namespace {A} 9: read-write\n"));
+    assert_eq!(daemon.json(&["show", "namespace", A, "9"])["read_only"], false);
     // Another daemon cannot have it meanwhile.
     let other = Daemon::start(&subsystem(A, &ram("1MiB")));
     let said = other.refuse(&["add", "namespace", A, "--path", disk]);
@@ -95,7 +99,9 @@ fn a_file_grows_moves_and_is_locked() {
 #[test]
 fn every_kind_of_thing_is_listed_added_changed_and_removed() {
     let daemon = Daemon::start(&subsystem(A, &ram("1MiB")));
-    assert!(daemon.run(&["status"]).contains("serving        1 subsystems, 1 namespaces"));
+    assert!(
+        daemon.run(&["status"]).contains("serving        1 subsystem, 1 namespace on 1 data core")
+    );
     for what in ["subsystems", "namespaces", "hosts", "listeners", "connections", "cores"] {
         assert!(daemon.json(&["list", what]).is_array(), "{what}");
         assert!(daemon.run(&["list", what]).lines().count() >= 1);
@@ -132,7 +138,35 @@ fn every_kind_of_thing_is_listed_added_changed_and_removed() {
     ] {
         let said = daemon.refuse(args);
         assert!(said.contains(why), "{args:?}: {said}");
+        // The lines of a text that nobody has seen help nobody.
+        assert!(!said.contains(".toml:"), "{args:?}: {said}");
     }
+}
+
+#[test]
+fn a_disk_that_was_opened_for_reading_is_opened_for_writing_or_stays_as_it_is() {
+    let disk = tempfile::NamedTempFile::new().unwrap();
+    disk.as_file().set_len(1 << 20).unwrap();
+    let path = disk.path().to_str().unwrap();
+    let namespace = format!("[[subsystem.namespace]]\npath = \"{path}\"\nread_only = true\n");
+    let daemon = Daemon::start(&subsystem(A, &namespace));
+    // Another daemon may read it meanwhile, and then nobody may write.
+    let other = Daemon::start(&subsystem(A, &namespace));
+    let said = daemon.refuse(&["set", "namespace", A, "1", "read_only=false"]);
+    assert!(said.contains("1 not done") || said.contains("already exported by another"), "{said}");
+    assert_eq!(daemon.json(&["show", "namespace", A, "1"])["read_only"], true);
+    drop(other);
+    daemon.run(&["set", "namespace", A, "1", "read_only=false"]);
+    let mut host = crate::common::host::connect(&daemon.address, A);
+    host.fill_blocks(0, 8, 7);
+    assert_eq!(host.read_blocks(0, 8), vec![7; 8 * 512]);
+}
+
+#[test]
+fn an_empty_variable_for_the_socket_says_nothing() {
+    let output = crate::common::program().arg("status").env("NVMFD_SOCKET", "").output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(!said.contains("--socket <PATH>"), "{said}");
 }
 
 #[test]

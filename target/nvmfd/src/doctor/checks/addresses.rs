@@ -50,7 +50,12 @@ fn absent(facts: &Facts, address: SocketAddr) -> Finding {
         ABOUT,
         format!("{address}: no interface has this address; the daemon would wait for it"),
     )
-    .mend(format!("ip address add {}/{prefix} dev {}", address.ip(), facts.some_interface()))
+    .mend(format!(
+        "ip address add {}/{prefix} dev {} # if this machine shall have it, there; else mend the \
+         listener's address: ip -brief address shows what there is",
+        address.ip(),
+        facts.some_interface()
+    ))
 }
 
 fn link(interface: &Interface, address: SocketAddr) -> Option<Finding> {
