@@ -5,7 +5,8 @@
 //! the SEND). Prints messages a second and, steadier on a busy machine, the processor time that
 //! each end spent on a message.
 //!
-//! `cargo run --release -p soft-roce --example loopback_bench -- [SECONDS]`
+//! `cargo run --release -p soft-roce --example loopback_bench -- [SECONDS [LOAD]]`, of all loads or of
+//! those whose name has the words LOAD in it.
 #![allow(clippy::print_stdout)]
 
 use rdma::cm::QpParams;
@@ -229,7 +230,8 @@ fn run(load: Load, seconds: f64) {
 
 fn main() {
     let seconds = std::env::args().nth(1).map_or(1.0, |arg| arg.parse().expect("seconds"));
-    for load in LOADS {
+    let wanted = std::env::args().nth(2).unwrap_or_default();
+    for load in LOADS.into_iter().filter(|load| load.name.contains(&wanted)) {
         run(load, seconds);
     }
 }

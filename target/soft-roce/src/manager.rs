@@ -36,7 +36,7 @@ const MAX_READS: u8 = 32;
 /// Work requests of one queue pair.
 const MAX_WR: u32 = 16_384;
 /// Messages of a connection manager that one poll takes in.
-const MAX_RECEIVES: usize = 4;
+const MAX_RECEIVES: usize = 16;
 
 /// Why an address cannot be listened on.
 #[derive(Debug, Clone, PartialEq, Eq)]
