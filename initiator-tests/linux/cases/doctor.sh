@@ -1,4 +1,4 @@
-#: nvmfd doctor names what is broken in six machines, and the commands that it gives mend all but two of them
+#: nvmfd doctor names what is broken in seven machines, and the commands that it gives mend all but two of them
 #: providers verbs
 #: targets nvmfd
 #: seconds 120
@@ -85,6 +85,15 @@ doctor verbs
 broken "no RDMA device" "^rdma: no RDMA device has the address of $address:4420, on doctor0 -> rdma link add"
 mend rdma
 well "mended: no RDMA device"
+
+# Where modules are built in there is none to take away.
+if [ "$MACHINE" = qemu ]; then
+    modprobe -r rdma_ucm
+    doctor verbs
+    broken "no module" "^rdma: .* -> modprobe rdma_ucm$"
+    mend rdma
+    well "mended: no module"
+fi
 
 mount -o remount,ro "$mount_of_disk"
 doctor verbs
