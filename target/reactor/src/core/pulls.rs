@@ -61,6 +61,8 @@ impl Pulls {
 
     /// A READ of a slot has ended: the first of those that are under way for it, which its slot still
     /// counts.
+    // A call from where it is used would cost those commands too that read nothing.
+    #[inline(always)]
     pub(super) fn ended(&mut self, conn: &mut Conn, slot: Slot, now_ns: u64) {
         let state = &conn.slots[usize::from(slot.0)];
         let first = usize::from(state.segment) - usize::from(state.signaled);
