@@ -172,18 +172,23 @@ impl Manager {
     /// Closes the sockets of addresses that no listener and no connection needs.
     fn close_unused(&mut self) {
         let (listeners, conns, machine) = (&self.listeners, &self.conns, &self.machine);
+        // What stays for a disconnect request that may have to be repeated is closed later.
+        let mut closing = false;
         self.sites.retain(|local| {
             let like = |listener: &Listener| {
                 listener.addr.ip() == local
                     || (listener.addr.ip().is_unspecified()
                         && listener.addr.is_ipv4() == local.is_ipv4())
             };
-            listeners.values().any(like)
-                || conns.values().any(|conn| conn.local == local)
-                || machine.is_disconnecting_at(local)
+            // A listener's address, that of nearly all, is kept without a look at who is connected.
+            if listeners.values().any(like) || conns.values().any(|conn| conn.local == local) {
+                return true;
+            }
+            let leaving = machine.is_disconnecting_at(local);
+            closing |= leaving;
+            leaving
         });
-        // What stays for a disconnect request that may have to be repeated is closed later.
-        self.closing = self.sites.iter().any(|(local, _)| machine.is_disconnecting_at(*local));
+        self.closing = closing;
     }
 
     fn listener_at(&self, reached: SocketAddr) -> Option<ListenerId> {

@@ -73,7 +73,7 @@ impl Sites {
     }
 
     /// Closes the sites that `keep` does not name.
-    pub(crate) fn retain(&mut self, keep: impl Fn(IpAddr) -> bool) {
+    pub(crate) fn retain(&mut self, mut keep: impl FnMut(IpAddr) -> bool) {
         self.open.retain(|local, _| keep(*local));
     }
 }
