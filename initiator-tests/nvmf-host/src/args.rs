@@ -96,6 +96,11 @@ pub(crate) enum Command {
     Bench(BenchArgs),
     /// Send a capsule of any content and print the completion
     Raw(RawArgs),
+    /// Write the manual pages
+    Man {
+        /// Where to
+        folder: PathBuf,
+    },
 }
 
 #[derive(Debug, Args)]

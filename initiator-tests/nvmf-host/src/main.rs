@@ -6,6 +6,7 @@ mod args;
 mod bench;
 mod connect_test;
 mod hold;
+mod manual;
 mod output;
 mod pattern;
 mod progress;
@@ -127,6 +128,7 @@ fn run<P: Provider>(cli: &Cli, provider: &str) -> Result<()> {
             let ns = session.namespace(args.range.nsid)?;
             verify::run(session, args, ns)
         }),
+        Command::Man { folder } => manual::pages(folder),
         Command::Raw(args) => raw::run::<P>(&peer::<P>(cli)?, args),
         Command::Hold(args) => hold::run::<P>(&peer::<P>(cli)?, args),
         Command::Bench(args) => bench::run::<P>(&peer::<P>(cli)?, args, provider).context("bench"),

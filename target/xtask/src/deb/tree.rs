@@ -60,14 +60,17 @@ pub(super) fn lay_out(programs: &Programs, tree: &Path) -> Result<()> {
         .replace("@mit@", &mit.collect::<Vec<_>>().join("\n"));
     write(&tree.join("usr/share/doc/nvmfd/copyright"), copyright.as_bytes())?;
     write(&tree.join("usr/share/doc/nvmfd/nvmfd.cdx.json"), sbom::text()?.as_bytes())?;
-    made_by_the_daemon(&programs.daemon, tree)
+    made_by_the_programs(programs, tree)
 }
 
-/// Manual pages and completions, which the daemon's own command line is the source of.
-fn made_by_the_daemon(daemon: &Path, tree: &Path) -> Result<()> {
+/// Manual pages and completions, which the programs' own command lines are the source of.
+fn made_by_the_programs(programs: &Programs, tree: &Path) -> Result<()> {
+    let daemon = &programs.daemon;
     let pages = tree.join("usr/share/man/man1");
     fs::create_dir_all(&pages)?;
-    run_quiet(Command::new(daemon).arg("man").arg(&pages))?;
+    for program in [daemon, &programs.host] {
+        run_quiet(Command::new(program).arg("man").arg(&pages))?;
+    }
     let pages: Vec<_> =
         fs::read_dir(&pages)?.map(|page| Ok(page?.path())).collect::<Result<_>>()?;
     run_quiet(Command::new("gzip").args(["-9", "-n"]).args(&pages))?;
