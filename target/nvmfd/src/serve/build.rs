@@ -214,6 +214,7 @@ fn serve_with<P: Provider, M: MakeIo>(
         // Taking things apart would wait for a disk that does not answer. The kernel ends what
         // is left when the process is gone.
         warn!(cores = stuck, "leaving with operations on a disk that does not answer");
+        crate::logging::flush();
         std::process::exit(0);
     }
     if let Some(why) = daemon.failure() {

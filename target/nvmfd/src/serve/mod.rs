@@ -17,6 +17,12 @@ use std::process::ExitCode;
 use tracing::error;
 
 pub(crate) fn run(path: &Path) -> ExitCode {
+    let status = serve(path);
+    logging::flush();
+    status
+}
+
+fn serve(path: &Path) -> ExitCode {
     let read = config::read(path).and_then(|text| Ok((config::parse(path, &text)?, text)));
     let (config, text) = match read {
         Ok(read) => read,

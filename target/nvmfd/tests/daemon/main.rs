@@ -5,6 +5,7 @@ mod book;
 mod common;
 mod crowd;
 mod disks;
+mod hardship;
 mod monitoring;
 mod operate;
 mod page;

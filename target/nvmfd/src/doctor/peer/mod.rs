@@ -59,9 +59,12 @@ impl Place {
     pub(crate) fn parse(text: &str) -> Result<Place, String> {
         let bare = text.strip_prefix('[').and_then(|text| text.strip_suffix(']')).unwrap_or(text);
         let alone = bare.parse().map(|ip| SocketAddr::new(ip, 0));
-        let address = alone.or_else(|_| text.parse()).map_err(|_| {
+        let address: SocketAddr = alone.clone().or_else(|_| text.parse()).map_err(|_| {
             format!("\"{text}\" is no address: write 10.0.0.2, 10.0.0.2:4420 or [fd00::2]:4420")
         })?;
+        if alone.is_err() && address.port() == 0 {
+            return Err("0 is not a port: use 1 to 65535, or leave it out".to_owned());
+        }
         if address.ip().is_unspecified() {
             return Err(format!("{} stands for every address: give one of them", address.ip()));
         }

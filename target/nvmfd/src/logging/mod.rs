@@ -1,5 +1,9 @@
 //! The log: lines on standard error, as a service manager expects them.
 
+mod lines;
+
+pub(crate) use lines::flush;
+
 use crate::config::Log;
 use crate::events::Events;
 use std::io::IsTerminal;
@@ -34,7 +38,7 @@ pub(crate) fn start(log: &Log, events: Events) -> LogFilter {
     // The journal writes the time itself.
     let journal = std::env::var_os("JOURNAL_STREAM").is_some();
     let colours = std::io::stderr().is_terminal();
-    let lines = fmt::layer().with_writer(std::io::stderr).with_ansi(colours);
+    let lines = fmt::layer().with_writer(lines::to_stderr()).with_ansi(colours);
     let registry = tracing_subscriber::registry();
     match (log.json, journal) {
         (true, _) => {
@@ -51,6 +55,7 @@ pub(crate) fn start(log: &Log, events: Events) -> LogFilter {
     let before = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |panic| {
         tracing::error!("{panic}");
+        flush();
         before(panic);
     }));
     LogFilter(handle)
