@@ -42,7 +42,7 @@ impl Asked<'_> {
         let operator = &self.app.operator;
         Ok(match action {
             Action::Status => {
-                let picture = operator.look().await?;
+                let picture = operator.glance().await?;
                 json(&Status::of(&picture, operator.path(), operator.data_cores()))
             }
             Action::Reload => json(&operator.reload().await?),

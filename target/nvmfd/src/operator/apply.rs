@@ -51,6 +51,7 @@ impl Operator {
         let outcome = self.make(standing, plan, opened).await?;
         standing.text = text;
         self.shelf.stock(standing);
+        self.looks.changed();
         Ok(outcome)
     }
 

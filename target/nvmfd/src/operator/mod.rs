@@ -34,7 +34,7 @@ use crate::logging::LogFilter;
 use crate::provider::Carriers;
 use crate::status::Picture;
 use backing::{Backing, BackingId, OpenError};
-use looks::Looks;
+use looks::{Looks, Patience};
 use reactor::run::{Meter, Postbox, Shown};
 use shelf::Shelf;
 use std::collections::BTreeMap;
@@ -183,8 +183,20 @@ impl Operator {
     /// # Errors
     /// When the daemon is ending.
     pub(crate) async fn look(&self) -> Result<Arc<Picture>, Refusal> {
+        self.look_with(Patience::Much).await
+    }
+
+    /// As [`look`](Self::look), for who does not wait.
+    ///
+    /// # Errors
+    /// When the daemon is ending.
+    pub(crate) async fn glance(&self) -> Result<Arc<Picture>, Refusal> {
+        self.look_with(Patience::Little).await
+    }
+
+    async fn look_with(&self, patience: Patience) -> Result<Arc<Picture>, Refusal> {
         let shelf = self.shelf.clone();
-        self.looks.look(&self.orders, move |picture| shelf.describe(picture)).await
+        self.looks.look(&self.orders, patience, move |picture| shelf.describe(picture)).await
     }
 
     /// Looks after the disks, for as long as the process lives.
@@ -196,7 +208,9 @@ impl Operator {
             let now = failed();
             if now != before || tick.is_multiple_of(TICKS_BETWEEN_INSPECTIONS) {
                 let shelf = self.shelf.clone();
-                apart(move || shelf.inspect()).await;
+                if apart(move || shelf.inspect()).await {
+                    self.looks.changed();
+                }
             }
             before = now;
         }
@@ -220,6 +234,7 @@ impl Operator {
         let name = nqn.to_owned();
         match self.order(|done| Order::Drop { nqn: name, cntlid, done }).await? {
             true => {
+                self.looks.changed();
                 let changed = vec![format!("- connection {nqn} {cntlid}")];
                 Ok(Outcome { changed, ..Outcome::default() })
             }

@@ -69,9 +69,10 @@ impl Shelf {
         }
     }
 
-    /// Looks at every disk, and says in the log what has become of one since. May block for as long as
-    /// a file system does not answer.
-    pub(super) fn inspect(&self) {
+    /// Looks at every disk, and says in the log what has become of one since. Returns whether anything
+    /// has. May block for as long as a file system does not answer.
+    pub(super) fn inspect(&self) -> bool {
+        let mut news = false;
         let all: Vec<_> = self
             .lock()
             .iter()
@@ -94,8 +95,10 @@ impl Shelf {
                 }
                 _ => {}
             }
+            news |= disk.trouble != found;
             disk.trouble = found;
         }
+        news
     }
 
     fn lock(&self) -> MutexGuard<'_, BTreeMap<Key, Disk>> {
