@@ -7,7 +7,7 @@ use super::op::Op;
 use super::sent::MAX_TRANSFER;
 use super::world::World;
 use nvme_spec_types::{Fuse, IoOpcode};
-use nvmf::queue::{Action, Io, IoKind, Queue, Receive, RecvToken};
+use nvmf::queue::{Action, Io, IoKind, Queue, RecvToken};
 use nvmf::{BackingRef, ExecStatus, QueueKey, Slot};
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -109,9 +109,8 @@ pub(super) fn take_in(
     out: &mut Vec<Action>,
 ) {
     let at = out.len();
-    if queue.on_capsule(capsule, received, token, out) == Receive::Free {
-        out.insert(at, Action::ReleaseRecv(token));
-    }
+    let receive = queue.on_capsule(capsule, received, token, out);
+    out.splice(at..at, receive.actions(token));
 }
 
 impl World {

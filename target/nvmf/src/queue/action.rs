@@ -17,8 +17,28 @@ pub enum Receive {
     /// It is free: post it again, before anything that was asked for. Most are, so that it need not
     /// be an action of its own.
     Free,
+    /// It is free, and then a buffer is wanted, as by [`Action::Allocate`]: so it is with every Read.
+    FreeForBuffer {
+        /// For whom.
+        slot: Slot,
+        /// Bytes.
+        len: u32,
+    },
     /// An action says when it is free ([`Action::ReleaseRecv`]).
     Held,
+}
+
+impl Receive {
+    /// What it says as actions, which come before those that were asked for: for those who look at
+    /// actions alone. `recv` is the receive.
+    pub fn actions(self, recv: RecvToken) -> impl Iterator<Item = Action> {
+        let free = self != Receive::Held;
+        let wanted = match self {
+            Receive::FreeForBuffer { slot, len } => Some(Action::Allocate { slot, len }),
+            Receive::Free | Receive::Held => None,
+        };
+        free.then_some(Action::ReleaseRecv(recv)).into_iter().chain(wanted)
+    }
 }
 
 /// Most data descriptors in one command (MSDBD).

@@ -356,6 +356,7 @@ impl Queue {
     }
 
     /// The slot's buffer is there.
+    #[inline(always)] // where one is at hand, that is found out one step before
     pub fn on_buffer(&mut self, slot: Slot, out: &mut Vec<Action>) {
         let entry = self.entry(slot);
         if entry.plain && entry.state == State::AwaitBuffer {

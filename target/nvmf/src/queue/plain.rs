@@ -70,8 +70,7 @@ impl Queue {
         }
         entry.state = State::AwaitBuffer;
         entry.recv = None;
-        out.push(Action::Allocate { slot, len: entry.len });
-        Some(Receive::Free)
+        Some(Receive::FreeForBuffer { slot, len: entry.len })
     }
 
     /// The buffer of a plain command is there.

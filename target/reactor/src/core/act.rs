@@ -15,15 +15,28 @@ use rdma::{Device, Now};
 use region::Span;
 
 impl<D: Device, B: BlockIo> Core<D, B> {
-    /// Carries out what a queue has asked for, and what follows from it, in order.
+    /// Carries out what a queue has asked for, and what follows from it, in order. For events after
+    /// which a queue often asks for nothing, or that are rare.
     #[inline]
     pub(super) fn carry_out(&mut self, now: Now, c: u16, out: &mut Vec<ToControl<D::Endpoint>>) {
         if !self.actions.is_empty() {
-            self.carry_out_all(now, c, out);
+            self.carry_out_some(now, c, out);
         }
     }
 
-    fn carry_out_all(&mut self, now: Now, c: u16, out: &mut Vec<ToControl<D::Endpoint>>) {
+    #[inline(never)]
+    fn carry_out_some(&mut self, now: Now, c: u16, out: &mut Vec<ToControl<D::Endpoint>>) {
+        self.carry_out_all(now, c, out);
+    }
+
+    /// [`Core::carry_out`] for the two events of every command: a capsule, the end of an operation.
+    #[inline(always)]
+    pub(super) fn carry_out_all(
+        &mut self,
+        now: Now,
+        c: u16,
+        out: &mut Vec<ToControl<D::Endpoint>>,
+    ) {
         let mut at = 0;
         while at < self.actions.len() {
             // What most commands ask for is read where it is, the rest is copied.
@@ -48,7 +61,7 @@ impl<D: Device, B: BlockIo> Core<D, B> {
     }
 
     /// Grants a buffer, or a place in line for one.
-    fn allocate(&mut self, c: u16, slot: Slot, len: u32) {
+    pub(super) fn allocate(&mut self, c: u16, slot: Slot, len: u32) {
         let conn = here(&mut self.conns, c);
         let state = conn.slot(slot);
         state.begin(self.now_ns, &mut self.probe);
@@ -68,6 +81,7 @@ impl<D: Device, B: BlockIo> Core<D, B> {
     }
 
     /// Stages a response.
+    #[inline(always)]
     fn respond(
         &mut self,
         c: u16,

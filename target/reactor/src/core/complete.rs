@@ -152,12 +152,15 @@ impl<D: Device, B: BlockIo> Core<D, B> {
                 self.stats.capsules += 1;
                 conn.activity.mark(now);
                 conn.activity.count_capsule();
-                match conn.queue.on_capsule(&capsule, byte_len, token, &mut self.actions) {
-                    Receive::Free => entry.post(&mut self.device, ring, at),
-                    Receive::Held => {}
-                }
+                let receive = conn.queue.on_capsule(&capsule, byte_len, token, &mut self.actions);
                 conn.follow_slots();
-                self.carry_out(now, c, out);
+                if receive != Receive::Held {
+                    entry.post(&mut self.device, ring, at);
+                }
+                if let Receive::FreeForBuffer { slot, len } = receive {
+                    self.allocate(c, slot, len);
+                }
+                self.carry_out_all(now, c, out);
             }
             _ => self.on_recv_in_vain(now, wc, c, token, out),
         }
@@ -216,7 +219,7 @@ impl<D: Device, B: BlockIo> Core<D, B> {
         if last && phase != Phase::Open {
             self.take_back_buffer(c, slot);
         }
-        self.carry_out(now, c, out);
+        self.carry_out_all(now, c, out);
         if phase == Phase::Orphan {
             self.try_forget(c);
         }

@@ -58,7 +58,7 @@ impl Ring {
     }
 
     /// Posts a receive. `number` is the ring's own.
-    #[inline]
+    #[inline(always)]
     pub(super) fn post<D: Device>(&mut self, device: &mut D, number: u16, at: u16) {
         let state = &mut self.states[usize::from(at)];
         assert!(*state != RecvState::Posted, "a receive posted twice");

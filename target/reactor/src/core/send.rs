@@ -114,6 +114,9 @@ fn post_sends<D: Device>(device: &mut D, conn: &Conn, c: u16, which: Range<usize
 /// How many RDMA WRITEs it takes to push so many bytes over segments: at most as many as there are.
 #[inline]
 pub(super) fn writes(segments: &[RemoteSegment], push: u32) -> u8 {
+    if let [only] = segments {
+        return u8::from(push.min(only.len) > 0);
+    }
     let (mut left, mut count) = (push, 0);
     for segment in segments {
         if left == 0 {
@@ -126,7 +129,7 @@ pub(super) fn writes(segments: &[RemoteSegment], push: u32) -> u8 {
 }
 
 /// Posts the next `count` RDMA WRITEs of a response; the last asks for a completion if `signal`.
-#[inline]
+#[inline(always)] // whether it asks is known at each place
 fn post_writes<D: Device>(
     device: &mut D,
     conn: &mut Conn,
@@ -138,9 +141,9 @@ fn post_writes<D: Device>(
     let Conn { queue, slots, qp, generation, sends, signaled, .. } = conn;
     let state = &mut slots[usize::from(slot.0)];
     let at = usize::from(state.segment);
-    let segments = &queue.segments(slot)[at..at + count as usize];
-    for (n, segment) in segments.iter().enumerate() {
-        let signal = signal && n + 1 == segments.len();
+    let segments = queue.segments(slot).iter().skip(at).take(count as usize);
+    for (n, segment) in segments.enumerate() {
+        let signal = signal && n + 1 == count as usize;
         let kind = if signal { Kind::LastWrite } else { Kind::Write };
         let wr_id = wr_id(kind, c, *generation, slot.0);
         let bytes = segment.len.min(state.push - state.moved);

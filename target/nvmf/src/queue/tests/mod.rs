@@ -70,9 +70,8 @@ impl Rig {
     /// Delivers a message; that its receive is free is told as an action, the first.
     fn receive(&mut self, capsule: &[u8; 64], received: u32, recv: RecvToken) {
         let at = self.out.len();
-        if self.queue.on_capsule(capsule, received, recv, &mut self.out) == Receive::Free {
-            self.out.insert(at, Action::ReleaseRecv(recv));
-        }
+        let receive = self.queue.on_capsule(capsule, received, recv, &mut self.out);
+        self.out.splice(at..at, receive.actions(recv));
     }
 
     fn event(&mut self, event: impl FnOnce(&mut Queue, &mut Vec<Action>)) -> Vec<Action> {

@@ -272,9 +272,7 @@ impl Reactor {
         self.taken += 1;
         let mut out = Vec::new();
         let receive = self.queue.on_capsule(bytes, 64 + data, RecvToken(recv), &mut out);
-        if receive == Receive::Free {
-            out.insert(0, Action::ReleaseRecv(RecvToken(recv)));
-        }
+        out.splice(..0, receive.actions(RecvToken(recv)));
         self.carry_out(out);
     }
 
