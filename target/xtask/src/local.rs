@@ -2,12 +2,15 @@
 //!
 //! One processor for the daemon's data core and one for the host's thread, both polling. Each case
 //! is measured in several rounds that go through all cases, and the median round by IOPS counts.
-//! System calls are counted in a round of their own, by `perf` or, slower, `strace`.
+//! System calls are counted in a round of their own, by `perf` or, slower, `strace`. Where fio is
+//! installed, it reads the same file without a network in the same rounds.
 
+mod fio;
 mod poll;
 
 use std::fs;
 use std::net::{IpAddr, Ipv4Addr};
+use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
@@ -47,12 +50,28 @@ pub(crate) struct LocalArgs {
     #[arg(long, value_name = "FOLDER")]
     programs: Option<PathBuf>,
     /// Only namespaces on the null device.
-    #[arg(long)]
+    #[arg(long, conflicts_with = "file_only")]
     null_only: bool,
+    /// Only the namespace on a file.
+    #[arg(long)]
+    file_only: bool,
+}
+
+impl LocalArgs {
+    /// The namespaces to measure.
+    fn nsids(&self) -> RangeInclusive<usize> {
+        match (self.null_only, self.file_only) {
+            (true, _) => 1..=1,
+            (_, true) => FILE..=FILE,
+            _ => 1..=MEDIA.len(),
+        }
+    }
 }
 
 /// What is under the namespaces 1, 2 and 3.
 const MEDIA: [&str; 3] = ["null", "ram", "file"];
+/// The namespace on the file.
+const FILE: usize = 3;
 /// Size of each: small enough for memory, large enough that places differ.
 const SIZE: &str = "512MiB";
 
@@ -72,6 +91,8 @@ struct Case {
     depth: u32,
     /// One for each round.
     rounds: Vec<Value>,
+    /// The same by fio, of random reads from the file.
+    alone: Vec<fio::Alone>,
     /// System calls per command: of the daemon, and of the host.
     calls: Option<(f64, f64)>,
 }
@@ -122,8 +143,9 @@ fn measure_all(
     let serving = Serving::start(&programs.daemon, folder, &config)?;
     fill(args, host(args, programs, folder))?;
     let counter = Counter::find();
-    let media = if args.null_only { 1 } else { MEDIA.len() };
-    let mut cases: Vec<Case> = (1..=media)
+    let with_fio = fio::is_here();
+    let mut cases: Vec<Case> = args
+        .nsids()
         .flat_map(|nsid| CASES.map(|(mode, bytes, depth)| (nsid, mode, bytes, depth)))
         .map(|(nsid, mode, bytes, depth)| Case {
             nsid,
@@ -131,6 +153,7 @@ fn measure_all(
             bytes,
             depth,
             rounds: Vec::new(),
+            alone: Vec::new(),
             calls: None,
         })
         .collect();
@@ -138,6 +161,10 @@ fn measure_all(
         println!("round {round} of {}", args.rounds);
         for case in &mut cases {
             case.rounds.push(host(args, programs, folder).measure(&bench_words(args, case, 0.2))?);
+            if with_fio && case.nsid == FILE && case.mode == "randread" {
+                let load = (case.bytes, case.depth);
+                case.alone.push(fio::random_reads(file, load, args.seconds, args.cpus[0])?);
+            }
         }
     }
     if let Some(counter) = counter {
@@ -169,10 +196,9 @@ fn host<'a>(args: &LocalArgs, programs: &'a Programs, folder: &'a Path) -> Hosts
 
 /// Writes every block once, so that reads find blocks and not holes.
 fn fill(args: &LocalArgs, host: Hosts<'_>) -> Result<()> {
-    if !args.null_only {
-        for nsid in ["2", "3"] {
-            run_quiet(host.command().args(["write", "--byte", "165", "--nsid", nsid]))?;
-        }
+    for nsid in args.nsids().filter(|&nsid| nsid > 1) {
+        let nsid = nsid.to_string();
+        run_quiet(host.command().args(["write", "--byte", "165", "--nsid", &nsid]))?;
     }
     Ok(())
 }
@@ -322,6 +348,20 @@ fn print_table(args: &LocalArgs, cases: &[Case], counter: Option<Counter>, file_
             number(&median["packets_per_io"]),
         );
     }
+    for case in cases {
+        let Some(alone) = fio::median(&case.alone) else { continue };
+        println!(
+            "fio alone, {} {} depth {}: {:.0} IOPS, p50 {:.1} us; nvmfd has {:.2} of the IOPS and \
+             {:+.1} us",
+            case.mode,
+            case.bytes,
+            case.depth,
+            alone.iops,
+            alone.p50_us,
+            number(&case.median()["iops"]) / alone.iops,
+            number(&case.latency()["p50"]) - alone.p50_us,
+        );
+    }
     match counter {
         Some(counter) => println!(
             "system calls for each command, by {}; polls that found nothing are among them",
@@ -346,6 +386,8 @@ fn to_json(args: &LocalArgs, cases: &[Case], counter: Option<Counter>, file_syst
                 "latency_us": case.latency(),
                 "packets_per_io": median["packets_per_io"],
                 "packets_repeated": median["packets_repeated"],
+                "fio_iops": fio::median(&case.alone).map(|alone| alone.iops),
+                "fio_p50_us": fio::median(&case.alone).map(|alone| alone.p50_us),
                 "target_calls_per_io": case.calls.map(|calls| calls.0),
                 "host_calls_per_io": case.calls.map(|calls| calls.1),
                 "iops_of_rounds": case.rounds.iter().map(|r| r["iops"].clone()).collect::<Vec<_>>(),
@@ -381,7 +423,8 @@ mod tests {
     #[test]
     fn the_median_round_is_the_one_in_the_middle_by_iops() {
         let rounds = [3.0, 1.0, 2.0].map(|iops| json!({"iops": iops})).to_vec();
-        let case = Case { nsid: 1, mode: "randread", bytes: 4096, depth: 1, rounds, calls: None };
+        let (alone, calls) = (Vec::new(), None);
+        let case = Case { nsid: 1, mode: "randread", bytes: 4096, depth: 1, rounds, alone, calls };
         assert_eq!(case.median()["iops"], 2.0);
     }
 }
