@@ -137,7 +137,10 @@ impl Subsystem {
         if self.any_host {
             text.push_str("allow_any_host = true\n");
         } else {
-            let hosts: Vec<String> = self.hosts.iter().map(|host| quoted(host)).collect();
+            // Listed once, however often the other target's file has one.
+            let first = |(at, host): &(usize, &String)| !self.hosts[..*at].contains(host);
+            let hosts = self.hosts.iter().enumerate().filter(first);
+            let hosts: Vec<String> = hosts.map(|(_, host)| quoted(host)).collect();
             let _ = writeln!(text, "allowed_hosts = [{}]", hosts.join(", "));
         }
         write_texts(text, [("serial", &self.serial), ("model", &self.model)]);

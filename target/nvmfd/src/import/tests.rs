@@ -174,3 +174,18 @@ fn a_result_that_lacks_something_is_written_and_says_what() {
     assert!(told.contains("a.toml: there is no [[listener]]"), "{told}");
     assert!(to.exists());
 }
+
+#[test]
+fn a_host_that_is_named_twice_is_allowed_once() {
+    let host = "\"nqn.2014-08.org.example:twice\"";
+    let text = std::str::from_utf8(KERNEL).unwrap();
+    let list = "\"allowed_hosts\": [\n";
+    let twice = text.replacen(list, &format!("{list}{host}, {host},\n"), 1);
+    assert_ne!(twice, text);
+    let folder = tempfile::tempdir().unwrap();
+    let (from, to) = (folder.path().join("a.json"), folder.path().join("a.toml"));
+    fs::write(&from, twice).unwrap();
+    let _ = import(Origin::Nvmetcli, &from, Some(&to), false);
+    let text = fs::read_to_string(&to).unwrap();
+    assert_eq!(text.matches("org.example:twice").count(), 1, "{text}");
+}
