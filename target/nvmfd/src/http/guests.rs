@@ -50,8 +50,14 @@ enum Stage {
 #[derive(Debug, Clone, Default)]
 pub(super) struct Guests(Arc<Mutex<Seats>>);
 
-/// By rising number, which is the order in which they came.
-type Seats = BTreeMap<u64, (Peer, watch::Sender<Stage>)>;
+/// The seats that are taken, by number.
+#[derive(Debug, Default)]
+struct Seats {
+    /// No number is given twice: who was sent away gives up its own only.
+    next: u64,
+    /// By rising number, which is the order in which they came.
+    taken: BTreeMap<u64, (Peer, watch::Sender<Stage>)>,
+}
 
 /// A guest's seat, until it is dropped.
 #[derive(Debug)]
@@ -69,16 +75,17 @@ impl Guests {
     /// Gives a guest a seat. None where all are taken by guests that are being answered.
     pub(super) fn admit(&self, peer: Peer) -> Option<(Seat, Progress)> {
         let mut seats = self.lock();
-        let of_peer = seats.values().filter(|(other, _)| *other == peer).count();
+        let of_peer = seats.taken.values().filter(|(other, _)| *other == peer).count();
         if of_peer >= SEATS_OF_A_PEER {
             dismiss_first(&mut seats, peer)?;
-        } else if seats.len() >= SEATS {
+        } else if seats.taken.len() >= SEATS {
             let most = busiest(&seats)?;
             dismiss_first(&mut seats, most)?;
         }
-        let number = seats.last_key_value().map_or(0, |(last, _)| last + 1);
+        let number = seats.next;
+        seats.next += 1;
         let (sender, stage) = watch::channel(Stage::Asking);
-        seats.insert(number, (peer, sender.clone()));
+        seats.taken.insert(number, (peer, sender.clone()));
         Some((Seat { number, guests: self.clone(), stage }, Progress(sender)))
     }
 
@@ -94,7 +101,7 @@ fn is_owed_nothing(stage: &watch::Sender<Stage>) -> bool {
 /// The peer with the most guests that may be sent away.
 fn busiest(seats: &Seats) -> Option<Peer> {
     let mut counts: BTreeMap<Peer, usize> = BTreeMap::new();
-    for (peer, _) in seats.values().filter(|(_, stage)| is_owed_nothing(stage)) {
+    for (peer, _) in seats.taken.values().filter(|(_, stage)| is_owed_nothing(stage)) {
         *counts.entry(*peer).or_default() += 1;
     }
     counts.into_iter().max_by_key(|(_, count)| *count).map(|(peer, _)| peer)
@@ -102,9 +109,9 @@ fn busiest(seats: &Seats) -> Option<Peer> {
 
 /// Sends the first guest of that peer away that may be; its seat is free at once.
 fn dismiss_first(seats: &mut Seats, peer: Peer) -> Option<()> {
-    let meant = seats.iter().find(|(_, (of, stage))| *of == peer && is_owed_nothing(stage));
+    let meant = seats.taken.iter().find(|(_, (of, stage))| *of == peer && is_owed_nothing(stage));
     let number = *meant?.0;
-    let (_, stage) = seats.remove(&number)?;
+    let (_, stage) = seats.taken.remove(&number)?;
     stage.send_replace(Stage::Dismissed);
     Some(())
 }
@@ -135,7 +142,7 @@ impl Seat {
 
 impl Drop for Seat {
     fn drop(&mut self) {
-        self.guests.lock().remove(&self.number);
+        self.guests.lock().taken.remove(&self.number);
     }
 }
 
@@ -189,10 +196,21 @@ mod tests {
         assert!(!must_go(&mut seats[0].0) && must_go(&mut seats[1].0));
         // All are taken: the peer with the most of them has to give one up, and not the newcomer.
         let rest: Vec<_> = (0..40).map(|n| guests.admit(Peer::User(n)).unwrap()).collect();
-        assert_eq!(guests.lock().len(), SEATS);
+        assert_eq!(guests.lock().taken.len(), SEATS);
         assert!(must_go(&mut seats[2].0) && !must_go(&mut other));
         drop((rest, seats, other));
-        assert_eq!(guests.lock().len(), 1, "seats are given back");
+        assert_eq!(guests.lock().taken.len(), 1, "seats are given back");
+    }
+
+    #[test]
+    fn who_was_sent_away_takes_no_seat_along() {
+        let guests = Guests::default();
+        let seats: Vec<_> = (0..SEATS_OF_A_PEER).map(|_| guests.admit(A).unwrap()).collect();
+        seats[..SEATS_OF_A_PEER - 1].iter().for_each(|(_, progress)| progress.asked());
+        // The last goes, and its seat is dropped when another has come.
+        let _newcomer = guests.admit(A).unwrap();
+        drop(seats);
+        assert_eq!(guests.lock().taken.len(), 1);
     }
 
     #[test]
