@@ -84,6 +84,8 @@ impl<D: Device, B: BlockIo> Core<D, B> {
         let silent: u64 = self.conns.iter().flatten().map(|conn| conn.silent_bytes).sum();
         same("bytes that are pulled", pulled, self.pulls.bytes + silent)?;
         let counted = self.conns.iter().flatten().map(|conn| conn.read_bytes).sum();
+        let fresh = self.conns.iter().flatten().filter(|conn| conn.in_line && conn.reads == 0);
+        same("those in line without a READ", fresh.count() as u64, self.pulls.fresh as u64)?;
         same("bytes that count in the window", counted, self.pulls.bytes)?;
         same("buffers", buffers, self.buddy.used().0.into())?;
         same("bytes of buffers", buffer_bytes, self.buddy.used().1)?;

@@ -31,7 +31,7 @@ impl<D: Device, B: BlockIo> Core<D, B> {
         }
         self.buffer_waits.retain(|wait| wait.conn != c);
         self.lines.forget(c);
-        self.pulls.forget(c);
+        self.pulls.forget(conn, c);
         conn.queue.begin_close(&mut self.actions);
         self.carry_out(now, c, out);
         self.drop_held_back(now, c, out);

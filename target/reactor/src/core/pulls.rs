@@ -7,7 +7,9 @@
 //! single READ may be larger): enough to keep the way busy, and little enough to wait for. How much
 //! that is, the device says ([`Device::read_window`]).
 //!
-//! Connections with something to read stand in line, and each has one READ when it comes to the front.
+//! Connections with something to read stand in line, and each has one READ when it comes to the front:
+//! first those that have none under way, so that hosts which answer slowly hold no more than they need
+//! to, and the others go at their own pace.
 //! One without credits leaves the line: it is served again when a work request of its own ends.
 //!
 //! A host that does not answer must not keep others from writing. When nothing that was asked for has
@@ -36,6 +38,8 @@ pub(super) struct Pulls {
     moved_ns: u64,
     /// Connections in line, each once.
     line: VecDeque<u16>,
+    /// How many of those have no READ under way.
+    pub(super) fresh: usize,
 }
 
 impl Pulls {
@@ -46,8 +50,11 @@ impl Pulls {
     }
 
     /// Takes a connection that closes out of the line.
-    pub(super) fn forget(&mut self, c: u16) {
-        self.line.retain(|&other| other != c);
+    pub(super) fn forget(&mut self, conn: &mut Conn, c: u16) {
+        if std::mem::take(&mut conn.in_line) {
+            self.fresh -= usize::from(conn.reads == 0);
+            self.line.retain(|&other| other != c);
+        }
     }
 
     /// Puts a connection in line, unless it is there or has nothing to read.
@@ -55,6 +62,7 @@ impl Pulls {
     pub(super) fn join(&mut self, conn: &mut Conn, c: u16) {
         if !conn.in_line && !conn.read_waits.is_empty() {
             conn.in_line = true;
+            self.fresh += usize::from(conn.reads == 0);
             self.line.push_back(c);
         }
     }
@@ -73,6 +81,7 @@ impl Pulls {
         conn.read_bytes -= bytes - silent;
         self.bytes -= bytes - silent;
         self.moved_ns = now_ns;
+        self.fresh += usize::from(conn.in_line && conn.reads == 1);
     }
 
     /// When those in line need not wait any longer for what was asked for.
@@ -96,6 +105,10 @@ impl<D: Device, B: BlockIo> Core<D, B> {
     #[inline(never)]
     pub(super) fn pull(&mut self) {
         while let Some(&c) = self.pulls.line.front() {
+            if self.pulls.fresh > 0 && self.conn(c).reads > 0 {
+                self.pulls.line.rotate_left(1);
+                continue;
+            }
             match self.next_read(c) {
                 Next::Posted => self.pulls.line.rotate_left(1),
                 Next::NoWindow => {
@@ -124,8 +137,11 @@ impl<D: Device, B: BlockIo> Core<D, B> {
     }
 
     fn leave_line(&mut self, c: u16) {
-        self.pulls.line.pop_front();
-        self.conn(c).in_line = false;
+        let Core { conns, pulls, .. } = self;
+        let conn = here(conns, c);
+        pulls.line.pop_front();
+        pulls.fresh -= usize::from(conn.reads == 0);
+        conn.in_line = false;
     }
 
     /// Posts the next READ of a connection. A slot leaves with its last: what ends there may be
@@ -165,6 +181,7 @@ impl<D: Device, B: BlockIo> Core<D, B> {
         state.credits += 1;
         state.signaled += 1;
         conn.sends += 1;
+        pulls.fresh -= usize::from(conn.reads == 0);
         conn.reads += 1;
         conn.signaled += 1;
         stats.reads += 1;

@@ -58,6 +58,23 @@ fn a_small_write_comes_next_though_others_have_much_to_write() {
 }
 
 #[test]
+fn a_host_that_answers_goes_on_though_others_wait_longer_with_reads_under_way() {
+    let (mut rig, _) = crowded();
+    let quick = QpId(9);
+    rig.open(QueueKey(9), endpoint(quick, LIMITS), params());
+    (0..3).for_each(|cid| rig.deliver(quick, &write(cid, MAX_TRANSFER), &[]));
+    assert_eq!(rig.turn(), []);
+    rig.core.device_mut().complete(QPS[0], WcStatus::Success);
+    for left in (0..3).rev() {
+        let posted = rig.turn();
+        assert_eq!((posted.len(), of(&posted, quick)), (1, 1), "{left} are left");
+        rig.core.device_mut().complete(quick, WcStatus::Success);
+    }
+    let posted = rig.turn();
+    assert_eq!((posted.len(), of(&posted, quick)), (1, 0), "then the others have their turn");
+}
+
+#[test]
 fn what_a_host_that_left_had_asked_for_is_free_for_others() {
     let (mut rig, posted) = crowded();
     rig.tell(ToCore::Close(QueueKey(1)));
