@@ -54,43 +54,62 @@ fn served(daemon: &Daemon, hostnqn: &str, nsid: u32, block_size: &str) -> (f64, 
     (number("iops"), number("mb_per_s"))
 }
 
+/// Measures until each figure is near what is wanted, a few times: on a machine that does something
+/// else as well a host may get less than its due, but nobody ever gets more.
+///
+/// # Panics
+/// When a figure is above, or below every time.
 #[track_caller]
-fn assert_near(what: &str, seen: f64, wanted: f64) {
-    let off = (seen - wanted).abs() / wanted;
-    assert!(off <= WITHIN, "{what}: {seen:.0} instead of {wanted:.0}");
+fn assert_near(wanted: &[(&str, f64)], measure: impl Fn() -> Vec<f64>) {
+    const TRIES: usize = 4;
+    for left in (0..TRIES).rev() {
+        let mut short = false;
+        for (&(what, wanted), seen) in wanted.iter().zip(measure()) {
+            assert!(seen <= wanted * (1.0 + WITHIN), "{what}: {seen:.0} instead of {wanted:.0}");
+            short |= seen < wanted * (1.0 - WITHIN);
+            assert!(left > 0 || !short, "{what}: {seen:.0} instead of {wanted:.0}, {TRIES} times");
+        }
+        if !short {
+            return;
+        }
+    }
 }
 
 #[test]
 fn a_namespace_gets_what_it_may_and_its_neighbour_too() {
     let daemon = daemon();
-    let (slow, fast) = thread::scope(|scope| {
-        let slow = scope.spawn(|| served(&daemon, "nqn.2014-08.org.example:a", 1, "4KiB"));
-        let fast = scope.spawn(|| served(&daemon, "nqn.2014-08.org.example:b", 2, "4KiB"));
-        (slow.join().expect("figures"), fast.join().expect("figures"))
+    let wanted = [("commands of the slow one", SLOW_IOPS), ("commands of the other", FAST_IOPS)];
+    assert_near(&wanted, || {
+        thread::scope(|scope| {
+            let slow = scope.spawn(|| served(&daemon, "nqn.2014-08.org.example:a", 1, "4KiB"));
+            let fast = scope.spawn(|| served(&daemon, "nqn.2014-08.org.example:b", 2, "4KiB"));
+            vec![slow.join().expect("figures").0, fast.join().expect("figures").0]
+        })
     });
-    assert_near("commands of the slow one", slow.0, SLOW_IOPS);
-    assert_near("commands of the other", fast.0, FAST_IOPS);
 }
 
 #[test]
 fn a_namespace_gets_as_many_bytes_as_it_may() {
     let daemon = daemon();
-    let (_, mb) = served(&daemon, "nqn.2014-08.org.example:a", 3, "32KiB");
-    assert_near("MB a second", mb, MB);
+    assert_near(&[("MB a second", MB)], || {
+        vec![served(&daemon, "nqn.2014-08.org.example:a", 3, "32KiB").1]
+    });
 }
 
 #[test]
 fn a_host_gets_what_it_may_of_all_namespaces_and_another_host_its_own() {
     let daemon = daemon();
-    let (first, second, other) = thread::scope(|scope| {
-        // Of a namespace with a limit, and of one without.
-        let first = scope.spawn(|| served(&daemon, LIMITED, 2, "4KiB"));
-        let second = scope.spawn(|| served(&daemon, LIMITED, 4, "4KiB"));
-        let other = scope.spawn(|| served(&daemon, "nqn.2014-08.org.example:b", 1, "4KiB"));
-        let figures =
-            |thread: thread::ScopedJoinHandle<'_, (f64, f64)>| thread.join().expect("some");
-        (figures(first), figures(second), figures(other))
+    let wanted =
+        [("commands of the limited host", HOST_IOPS), ("commands of the other host", SLOW_IOPS)];
+    assert_near(&wanted, || {
+        thread::scope(|scope| {
+            // Of a namespace with a limit, and of one without.
+            let first = scope.spawn(|| served(&daemon, LIMITED, 2, "4KiB"));
+            let second = scope.spawn(|| served(&daemon, LIMITED, 4, "4KiB"));
+            let other = scope.spawn(|| served(&daemon, "nqn.2014-08.org.example:b", 1, "4KiB"));
+            let iops =
+                |thread: thread::ScopedJoinHandle<'_, (f64, f64)>| thread.join().expect("some").0;
+            vec![iops(first) + iops(second), iops(other)]
+        })
     });
-    assert_near("commands of the limited host", first.0 + second.0, HOST_IOPS);
-    assert_near("commands of the other host", other.0, SLOW_IOPS);
 }
