@@ -458,6 +458,11 @@ impl<D: Device, B: BlockIo> Core<D, B> {
         self.conns.len() == self.free_conns.len() && self.io.in_flight() == 0
     }
 
+    /// Whether a disk has something to answer.
+    pub fn awaits_disks(&self) -> bool {
+        self.io.in_flight() > 0
+    }
+
     /// Which core this is.
     pub fn index(&self) -> CoreIndex {
         self.config.index

@@ -70,7 +70,7 @@ pub fn run_control<C, D, B>(
             worked_at = now;
             continue;
         }
-        if !poll.should_sleep(now.saturating_sub(worked_at)) {
+        if !poll.should_sleep(now.saturating_sub(worked_at), false) {
             std::hint::spin_loop();
             continue;
         }

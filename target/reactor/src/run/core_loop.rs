@@ -132,11 +132,15 @@ fn run_core<D: Device, B: BlockIo>(
     control: Postbox<ToControl<D::Endpoint>>,
 ) {
     let mut out = Vec::new();
-    let mut worked_at = options.clock.now();
+    // When the last turn that worked was over, and whether the turn before this one was such a one.
+    let (mut worked_at, mut just_worked) = (options.clock.now(), false);
     let mut stop_by = None;
     let mut pace = Pace::default();
     loop {
         let now = options.clock.now();
+        if std::mem::take(&mut just_worked) {
+            worked_at = now;
+        }
         if pace.is_due(now) {
             options.meter.show(&core);
             pace.shown();
@@ -165,11 +169,11 @@ fn run_core<D: Device, B: BlockIo>(
             }
         }
         if worked {
-            worked_at = now;
+            just_worked = true;
             pace.counted();
             continue;
         }
-        if !options.poll.should_sleep(now.saturating_sub(worked_at)) {
+        if !options.poll.should_sleep(now.saturating_sub(worked_at), core.awaits_disks()) {
             std::hint::spin_loop();
             continue;
         }
@@ -184,7 +188,7 @@ fn run_core<D: Device, B: BlockIo>(
             let until = [core.timeout(), stop_by, pace.show_by()].into_iter().flatten().min();
             rang = sleep(&sources, before, until);
         } else {
-            worked_at = before;
+            just_worked = true;
             pace.counted();
         }
         inbox.awake(rang);

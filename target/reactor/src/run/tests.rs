@@ -85,10 +85,13 @@ fn no_message_is_lost_between_looking_and_sleeping() {
 #[test]
 fn modes_differ_in_when_they_sleep() {
     let spin = Duration::from_micros(50);
-    assert!(!PollMode::Adaptive { spin }.should_sleep(Duration::from_micros(49)));
-    assert!(PollMode::Adaptive { spin }.should_sleep(spin));
-    assert!(!PollMode::Always.should_sleep(Duration::from_secs(9)));
-    assert!(PollMode::Interrupt.should_sleep(Duration::ZERO));
+    let adaptive = PollMode::Adaptive { spin };
+    assert!(!adaptive.should_sleep(Duration::from_micros(49), false));
+    assert!(adaptive.should_sleep(spin, false));
+    assert!(!adaptive.should_sleep(Duration::from_micros(199), true), "a disk is to answer");
+    assert!(adaptive.should_sleep(Duration::from_micros(200), true), "it takes its time");
+    assert!(!PollMode::Always.should_sleep(Duration::from_secs(9), false));
+    assert!(PollMode::Interrupt.should_sleep(Duration::ZERO, true));
 }
 
 #[test]
