@@ -15,6 +15,12 @@ pub enum OpenError {
         /// The path asked for.
         path: PathBuf,
     },
+    /// There is no such file or device, and it was to be read only.
+    #[error("{path}: no such file or device, and a disk that is read_only is not created; correct the path, or make the file first", path = .path.display())]
+    NotCreated {
+        /// The path asked for.
+        path: PathBuf,
+    },
     /// The file could not be created.
     #[error("{path}: cannot create the file: {source}; its folder must exist and be writable", path = .path.display())]
     Create {
@@ -68,6 +74,16 @@ pub enum OpenError {
     /// The file is larger than the size asked for.
     #[error("{path}: holds {actual} bytes, more than the size of {wanted}; files are never cut: raise the size or leave it out", path = .path.display())]
     WouldShrink {
+        /// The path asked for.
+        path: PathBuf,
+        /// Bytes in the file.
+        actual: u64,
+        /// Bytes asked for.
+        wanted: u64,
+    },
+    /// The file is smaller than the size asked for, and is to be read only.
+    #[error("{path}: holds {actual} bytes, less than the size of {wanted}, and a disk that is read_only is not extended; leave the size out, or extend the file first", path = .path.display())]
+    NotExtended {
         /// The path asked for.
         path: PathBuf,
         /// Bytes in the file.

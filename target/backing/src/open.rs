@@ -37,8 +37,21 @@ impl Backing {
     /// # Errors
     /// [`OpenError`], whose message tells the administrator what to do.
     pub fn open(spec: &BackingSpec) -> Result<Arc<Backing>, OpenError> {
+        Backing::open_as(spec, Purpose::Use)
+    }
+
+    /// What opening would find, of a disk that this process has open already and would let go of
+    /// first. Takes neither lock nor claim, so it says nothing of other processes.
+    ///
+    /// # Errors
+    /// As for [`open`](Self::open).
+    pub fn peek(spec: &BackingSpec) -> Result<Geometry, OpenError> {
+        Backing::open_as(spec, Purpose::Look).map(|backing| backing.geometry())
+    }
+
+    fn open_as(spec: &BackingSpec, purpose: Purpose) -> Result<Arc<Backing>, OpenError> {
         match &spec.medium {
-            Medium::Path { path, size, buffered } => open_path(spec, path, *size, *buffered),
+            Medium::Path { .. } => open_path(spec, purpose),
             _ if spec.iopoll => Err(OpenError::Polling {
                 what: "a disk in memory".to_owned(),
                 why: "it has no queues to look at",
@@ -54,6 +67,15 @@ impl Backing {
             }
         }
     }
+}
+
+/// What a disk is opened for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Purpose {
+    /// To be used, by this process alone where it is written to.
+    Use,
+    /// To be looked at and closed again, beside whoever has it.
+    Look,
 }
 
 fn backing(store: Store, geometry: Geometry) -> Arc<Backing> {
@@ -89,24 +111,25 @@ fn whole_blocks(what: &str, bytes: u64, block_size: u32) -> Result<u64, OpenErro
     }
 }
 
-fn open_path(
-    spec: &BackingSpec,
-    path: &Path,
-    size: Option<u64>,
-    buffered: bool,
-) -> Result<Arc<Backing>, OpenError> {
-    let kind = kind_of(path, size.is_some() && !spec.read_only)?;
+fn open_path(spec: &BackingSpec, purpose: Purpose) -> Result<Arc<Backing>, OpenError> {
+    let Medium::Path { path, size, buffered } = &spec.medium else {
+        unreachable!("a disk in memory has no path")
+    };
+    let (path, size, buffered) = (path.as_path(), *size, *buffered);
+    let kind = kind_of(path, size.is_some(), spec.read_only)?;
     if kind != Kind::File && size.is_some() {
         return Err(OpenError::SizeOfDevice { path: path.to_owned() });
     }
     if kind == Kind::Nvme {
-        return open_nvme(spec, path, buffered);
+        return open_nvme(spec, path, buffered, purpose);
     }
     let is_device = kind == Kind::Block;
     let existed = path.exists();
-    let (file, direct) = open_file(path, spec.read_only, is_device, size.is_some(), !buffered)?;
+    let exclusive = is_device && purpose == Purpose::Use;
+    let create = size.is_some() && !spec.read_only && !is_device;
+    let (file, direct) = open_file(path, spec.read_only, exclusive, create, !buffered)?;
     let meta = file.metadata().map_err(|e| system(path, "look at it", e))?;
-    let claim = if is_device {
+    let claim = if is_device || purpose == Purpose::Look {
         Claim::none()
     } else {
         lock(&file, path, spec.read_only)?;
@@ -163,11 +186,16 @@ fn open_path(
 }
 
 /// An NVMe namespace by its character device.
-fn open_nvme(spec: &BackingSpec, path: &Path, buffered: bool) -> Result<Arc<Backing>, OpenError> {
+fn open_nvme(
+    spec: &BackingSpec,
+    path: &Path,
+    buffered: bool,
+    purpose: Purpose,
+) -> Result<Arc<Backing>, OpenError> {
     if buffered {
         return Err(OpenError::BufferedCommands { path: path.to_owned() });
     }
-    let (store, own) = nvme::open(spec, path)?;
+    let (store, own) = nvme::open(spec, path, purpose)?;
     if own.read_only && !spec.read_only {
         return Err(OpenError::MediumReadOnly { path: path.to_owned() });
     }
@@ -196,13 +224,13 @@ enum Kind {
 }
 
 /// What is there; an absent file is one, if it may be created.
-fn kind_of(path: &Path, may_create: bool) -> Result<Kind, OpenError> {
+fn kind_of(path: &Path, has_size: bool, read_only: bool) -> Result<Kind, OpenError> {
     let meta = match std::fs::metadata(path) {
         Ok(meta) => meta,
-        Err(e) if e.kind() == io::ErrorKind::NotFound && may_create => return Ok(Kind::File),
-        Err(e) if e.kind() == io::ErrorKind::NotFound => {
-            return Err(OpenError::NotFound { path: path.to_owned() });
+        Err(e) if e.kind() == io::ErrorKind::NotFound && has_size && !read_only => {
+            return Ok(Kind::File);
         }
+        Err(e) if e.kind() == io::ErrorKind::NotFound => return Err(not_found(path, read_only)),
         Err(e) => return Err(refused(path, true, e)),
     };
     let odd = |kind| Err(OpenError::Kind { path: path.to_owned(), kind });
@@ -218,20 +246,24 @@ fn kind_of(path: &Path, may_create: bool) -> Result<Kind, OpenError> {
     }
 }
 
+fn not_found(path: &Path, read_only: bool) -> OpenError {
+    let path = path.to_owned();
+    if read_only { OpenError::NotCreated { path } } else { OpenError::NotFound { path } }
+}
+
 /// Opens it, for direct I/O if wanted and possible (the second value says so).
 fn open_file(
     path: &Path,
     read_only: bool,
-    is_device: bool,
-    may_create: bool,
+    exclusive: bool,
+    create: bool,
     want_direct: bool,
 ) -> Result<(File, bool), OpenError> {
-    let create = may_create && !read_only && !is_device;
     let open = |direct: bool| {
         let mut flags = OFlags::empty();
         flags.set(OFlags::DIRECT, direct);
-        // On a device: refuse if it is mounted or otherwise claimed, and claim it.
-        flags.set(OFlags::EXCL, is_device);
+        // Of a device: refuse if it is mounted or otherwise claimed, and claim it.
+        flags.set(OFlags::EXCL, exclusive);
         OpenOptions::new()
             .read(true)
             .write(!read_only)
@@ -290,7 +322,7 @@ pub(crate) fn refused(path: &Path, read_only: bool, source: io::Error) -> OpenEr
             verb: "read and write",
             hint: ", or set read_only if it can only be read",
         },
-        Some(libc::ENOENT) => OpenError::NotFound { path },
+        Some(libc::ENOENT) => not_found(&path, read_only),
         _ => OpenError::System { path, doing: "open it", source },
     }
 }
@@ -332,8 +364,7 @@ fn extend(
         return Err(OpenError::WouldShrink { path, actual, wanted });
     }
     if actual < wanted && read_only {
-        let source = io::Error::from_raw_os_error(libc::EROFS);
-        return Err(OpenError::Extend { path, wanted, source });
+        return Err(OpenError::NotExtended { path, actual, wanted });
     }
     if actual < wanted {
         file.set_len(wanted).map_err(|source| OpenError::Extend { path, wanted, source })?;

@@ -21,7 +21,7 @@ fn a_missing_file_is_created_with_holes_only_when_a_size_is_given() {
     assert!(!path.exists());
     assert!(matches!(
         refusal(&BackingSpec::sized_file(&path, 4096).read_only()),
-        OpenError::NotFound { .. }
+        OpenError::NotCreated { .. }
     ));
     let backing = Backing::open(&BackingSpec::sized_file(&path, (1 << 30) + 100)).unwrap();
     assert_eq!(backing.capacity(), 1 << 30, "whole blocks");
@@ -34,6 +34,20 @@ fn a_missing_file_is_created_with_holes_only_when_a_size_is_given() {
     assert!(geometry.optimal_io.is_multiple_of(geometry.block_size));
     let nowhere = folder.path().join("no/such/folder");
     assert!(matches!(refusal(&BackingSpec::sized_file(nowhere, 4096)), OpenError::Create { .. }));
+}
+
+#[test]
+fn a_disk_that_is_open_here_can_be_looked_at_beside() {
+    let folder = disk_folder();
+    let path = folder.path().join("disk");
+    let held = Backing::open(&BackingSpec::sized_file(&path, 8192)).unwrap();
+    let look = BackingSpec::path(&path).read_only();
+    assert!(matches!(refusal(&look), OpenError::LockedHere { .. }));
+    assert_eq!(Backing::peek(&look).unwrap().capacity, 8192);
+    // It has let go of nothing.
+    assert!(matches!(refusal(&look), OpenError::LockedHere { .. }));
+    drop(held);
+    Backing::open(&look).unwrap();
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use super::identify::{QueueLimits, Unfit, facts};
 use super::{NvmeStore, ioctl};
-use crate::open::{self, Claim};
+use crate::open::{self, Claim, Purpose};
 use crate::probe;
 use crate::{BackingSpec, Geometry, OpenError};
 use nvme_spec_types::identify::Csi;
@@ -18,11 +18,15 @@ pub(crate) fn is_generic(rdev: u64) -> bool {
         .is_ok_and(|class| class.file_name().is_some_and(|name| name == "nvme-generic"))
 }
 
-/// Opens it, for this process alone.
+/// Opens it, to be used by this process alone.
 ///
 /// # Errors
 /// [`OpenError`]: it is in use, may not be used, or cannot be exported.
-pub(crate) fn open(spec: &BackingSpec, path: &Path) -> Result<(NvmeStore, Geometry), OpenError> {
+pub(crate) fn open(
+    spec: &BackingSpec,
+    path: &Path,
+    purpose: Purpose,
+) -> Result<(NvmeStore, Geometry), OpenError> {
     let file = OpenOptions::new()
         .read(true)
         .write(!spec.read_only)
@@ -30,9 +34,14 @@ pub(crate) fn open(spec: &BackingSpec, path: &Path) -> Result<(NvmeStore, Geomet
         .map_err(|source| open::refused(path, spec.read_only, source))?;
     let meta = file.metadata().map_err(|e| system(path, "look at it", e))?;
     let beside = block_device(meta.rdev());
-    let block = beside.as_deref().map(|name| claim(path, name)).transpose()?.flatten();
-    open::lock(&file, path, spec.read_only)?;
-    let claim = Claim::on(meta.dev(), meta.ino());
+    let (block, claim) = match purpose {
+        Purpose::Look => (None, Claim::none()),
+        Purpose::Use => {
+            let block = beside.as_deref().map(|name| claim(path, name)).transpose()?.flatten();
+            open::lock(&file, path, spec.read_only)?;
+            (block, Claim::on(meta.dev(), meta.ino()))
+        }
+    };
 
     let identify = |e: io::Error| match e.raw_os_error() {
         Some(libc::EACCES | libc::EPERM) => OpenError::Commands { path: path.to_owned() },
