@@ -10,7 +10,7 @@ mod own;
 mod taken;
 
 pub(crate) use growth::shortage;
-pub(crate) use look::{Found, look};
+pub(crate) use look::{Found, look, look_at_own};
 
 use crate::client::{CallError, Client, table};
 use crate::config::{self, Config, Namespace, Subsystem};

@@ -5,7 +5,7 @@
 //! forgotten: it does not compile until it is decided whether it can change live.
 
 use crate::config::{Config, Limits, Listener, Log, Namespace, Subsystem, Tuning};
-use backing::Medium;
+use backing::{BackingSpec, Medium};
 use nvmf::target::DiscoveryConfig;
 use std::net::SocketAddr;
 
@@ -27,7 +27,7 @@ pub(crate) enum Change {
     SetLimits(Limits),
     /// Tell something else in discovery.
     SetDiscovery(DiscoveryConfig),
-    /// Make a disk larger. `to` is the whole namespace as it shall be.
+    /// Make a disk larger, or say no more how large it is. `to` is the whole namespace as it shall be.
     Grow { nqn: String, to: Namespace },
     /// Refuse writes to a disk from now on. `to` is the whole namespace as it shall be.
     Protect { nqn: String, to: Namespace },
@@ -150,36 +150,51 @@ fn arrive(old: Option<&Subsystem>, new: &Subsystem, plan: &mut Plan) {
     for after in namespaces {
         let before =
             old.and_then(|old| old.namespaces.iter().find(|before| before.nsid == after.nsid));
-        let (nqn, to) = (nqn.clone(), after.clone());
-        match before.map_or(Kind::Another, |before| kind(before, after)) {
-            Kind::Same => {}
-            Kind::Larger => plan.changes.push(Change::Grow { nqn, to }),
-            Kind::Writable => plan.changes.push(Change::Unprotect { nqn, to }),
-            Kind::Protected => plan.changes.push(Change::Protect { nqn, to }),
-            Kind::Drill => {
+        match before.map(|before| (kind(before, after), before)) {
+            Some((Kind::Same, before)) => adjust(nqn, before, after, plan),
+            Some((Kind::Drill, _)) => {
                 plan.restart.push(format!("inject of {nqn} namespace {}", after.nsid));
             }
-            Kind::Another if after.inject.is_some() => {
+            Some((Kind::Another, _)) | None if after.inject.is_some() => {
                 plan.restart.push(format!("{nqn} namespace {} (it has inject)", after.nsid));
-                let nsid = after.nsid;
-                let removal = Change::RemoveNamespace { nqn, nsid };
+                let removal = Change::RemoveNamespace { nqn: nqn.clone(), nsid: after.nsid };
                 plan.changes.retain(|change| *change != removal);
             }
-            Kind::Another => plan.changes.push(Change::AddNamespace { nqn, namespace: to }),
+            Some((Kind::Another, _)) | None => {
+                let (nqn, namespace) = (nqn.clone(), after.clone());
+                plan.changes.push(Change::AddNamespace { nqn, namespace });
+            }
         }
+    }
+}
+
+/// A disk that stays in place, of another size or with other rights. It grows while it may be
+/// written to.
+fn adjust(nqn: &str, before: &Namespace, after: &Namespace, plan: &mut Plan) {
+    let as_it_is_to_be = |medium: &Medium, read_only| {
+        let spec = BackingSpec { medium: medium.clone(), read_only, ..after.spec.clone() };
+        (nqn.to_owned(), Namespace { spec, ..after.clone() })
+    };
+    let (was, is) = (&before.spec, &after.spec);
+    if was.read_only && !is.read_only {
+        let (nqn, to) = as_it_is_to_be(&was.medium, false);
+        plan.changes.push(Change::Unprotect { nqn, to });
+    }
+    if was.medium != is.medium {
+        let (nqn, to) = as_it_is_to_be(&is.medium, was.read_only && is.read_only);
+        plan.changes.push(Change::Grow { nqn, to });
+    }
+    if !was.read_only && is.read_only {
+        let (nqn, to) = as_it_is_to_be(&is.medium, true);
+        plan.changes.push(Change::Protect { nqn, to });
     }
 }
 
 /// What became of a namespace.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Kind {
+    /// The same disk, though perhaps of another size or with other rights.
     Same,
-    /// The same disk, larger.
-    Larger,
-    /// The same disk, not to be written to any more.
-    Protected,
-    /// The same disk, to be written to again.
-    Writable,
     /// Only its fault drill is another: drills are set up when the cores start.
     Drill,
     /// A disk that hosts must see as another, or that has to be opened anew.
@@ -197,25 +212,17 @@ fn kind(before: &Namespace, after: &Namespace) -> Kind {
     if before.inject != *inject {
         return if before.spec == *spec { Kind::Drill } else { Kind::Another };
     }
-    let old = &before.spec;
-    let medium = old.medium == spec.medium;
-    match (old.read_only, spec.read_only) {
-        (true, true) | (false, false) if medium => Kind::Same,
-        (false, true) if medium => Kind::Protected,
-        (true, false) if medium => Kind::Writable,
-        (false, false) if is_larger(&old.medium, &spec.medium) => Kind::Larger,
-        _ => Kind::Another,
-    }
+    if is_same_but_for_size(&before.spec.medium, &spec.medium) { Kind::Same } else { Kind::Another }
 }
 
-/// Whether the two are one file but for its size. A size that is smaller is told when the file is
+/// Whether the two are one but for the size of a file. A size that is smaller is told when the file is
 /// looked at, a size that is not written any more asks for nothing.
-fn is_larger(old: &Medium, new: &Medium) -> bool {
+fn is_same_but_for_size(old: &Medium, new: &Medium) -> bool {
     match (old, new) {
         (Medium::Path { path, buffered, .. }, Medium::Path { path: p, buffered: b, .. }) => {
             path == p && buffered == b
         }
-        _ => false,
+        _ => old == new,
     }
 }
 
@@ -248,7 +255,36 @@ fn tuned(old: &Tuning, new: &Tuning, restart: &mut Vec<String>) {
     );
 }
 
+impl Plan {
+    /// Leaves out what could not be made before, with what would only make room for it.
+    pub(crate) fn leave_out(&mut self, refused: &[Change]) {
+        let lines_apart = |change: &Change| refused.contains(&change.without_line());
+        let (out, mut rest): (Vec<_>, Vec<_>) =
+            std::mem::take(&mut self.changes).into_iter().partition(lines_apart);
+        for change in out {
+            if let Change::AddNamespace { nqn, namespace } = change {
+                let room = Change::RemoveNamespace { nqn, nsid: namespace.nsid };
+                rest.retain(|change| *change != room);
+            }
+        }
+        self.changes = rest;
+    }
+}
+
 impl Change {
+    /// The same, wherever in the file its disk stands.
+    pub(crate) fn without_line(&self) -> Change {
+        let mut change = self.clone();
+        match &mut change {
+            Change::AddNamespace { namespace: to, .. }
+            | Change::Grow { to, .. }
+            | Change::Protect { to, .. }
+            | Change::Unprotect { to, .. } => to.line = 0,
+            _ => {}
+        }
+        change
+    }
+
     /// Writes the change, once made, into the configuration that is in force.
     pub(crate) fn record(&self, config: &mut Config) {
         let mut subsystem = |nqn: &str, change: &mut dyn FnMut(&mut Subsystem)| {

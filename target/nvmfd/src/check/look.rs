@@ -8,6 +8,12 @@ use backing::{Backing, BackingSpec, Geometry, Medium, OpenError};
 use rustix::fs::{Access, access};
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
+use std::time::{Duration, Instant};
+
+/// How long another process's lock is waited for.
+const LOCK_ENDS_WITHIN: Duration = Duration::from_secs(1);
+/// How often it is looked at meanwhile.
+const LOCK_STEP: Duration = Duration::from_millis(20);
 
 /// What was found where a namespace's data should be.
 #[derive(Debug)]
@@ -25,8 +31,57 @@ pub(crate) enum Found {
 /// # Errors
 /// What serving it would fail with.
 pub(crate) fn look(spec: &BackingSpec) -> Result<Found, OpenError> {
+    // Locked while it is looked at: so another process's lock is noticed.
+    look_by(spec, |spec| Backing::open(spec).map(|backing| backing.geometry()))
+}
+
+/// The same for a disk that this process has open and would let go of first.
+///
+/// # Errors
+/// What serving it would fail with.
+pub(crate) fn look_at_own(spec: &BackingSpec) -> Result<Found, OpenError> {
+    let found = look_by(spec, Backing::peek)?;
+    match &spec.medium {
+        // Where it is read only now, others may read it too.
+        Medium::Path { path, .. } if !spec.read_only && stays_locked_by_others(path) => {
+            Ok(Found::InUse(OpenError::LockedElsewhere { path: path.clone() }))
+        }
+        _ => Ok(found),
+    }
+}
+
+/// Whether another process has locked the file and keeps it locked for a while: one that was killed
+/// may be just ending.
+fn stays_locked_by_others(path: &Path) -> bool {
+    let start = Instant::now();
+    while is_locked_by_others(path) {
+        if start.elapsed() >= LOCK_ENDS_WITHIN {
+            return true;
+        }
+        std::thread::sleep(LOCK_STEP);
+    }
+    false
+}
+
+/// Whether another process has locked the file, as far as the kernel's list of locks tells.
+fn is_locked_by_others(path: &Path) -> bool {
+    let Ok(meta) = std::fs::metadata(path) else { return false };
+    let (major, minor) = (rustix::fs::major(meta.dev()), rustix::fs::minor(meta.dev()));
+    let file = format!("{major:02x}:{minor:02x}:{}", meta.ino());
+    let own = std::process::id().to_string();
+    let locks = std::fs::read_to_string("/proc/locks").unwrap_or_default();
+    // "1: FLOCK ADVISORY READ pid device:inode start end"
+    locks.lines().map(|line| line.split_whitespace().collect::<Vec<_>>()).any(|words| {
+        matches!(words[..], [_, "FLOCK", _, _, pid, place, ..] if place == file && pid != own)
+    })
+}
+
+fn look_by(
+    spec: &BackingSpec,
+    open: impl Fn(&BackingSpec) -> Result<Geometry, OpenError>,
+) -> Result<Found, OpenError> {
     let Medium::Path { path, size, buffered } = &spec.medium else {
-        return Backing::open(spec).map(|backing| Found::Disk(backing.geometry()));
+        return open(spec).map(Found::Disk);
     };
     if let (false, Some(size), false) = (path.exists(), size, spec.read_only) {
         return match path.parent().map(std::fs::metadata) {
@@ -47,21 +102,23 @@ pub(crate) fn look(spec: &BackingSpec) -> Result<Found, OpenError> {
         read_only: true,
         ..spec.clone()
     };
-    let backing = match Backing::open(&probe) {
-        Ok(backing) => backing,
+    let mut geometry = match open(&probe) {
+        Ok(geometry) => geometry,
+        Err(OpenError::NotCreated { path }) if !spec.read_only => {
+            return Err(OpenError::NotFound { path });
+        }
         Err(error @ OpenError::LockedElsewhere { .. }) => return Ok(Found::InUse(error)),
         Err(error @ OpenError::DeviceBusy { .. }) if !is_mounted_or_held(path) => {
             return Ok(Found::InUse(error));
         }
         // A file that is too small now is extended when it is served.
-        Err(OpenError::TooSmall { .. }) if size.is_some() => {
+        Err(OpenError::TooSmall { bytes, .. }) if size.is_some() => {
             let size = size.unwrap_or(0);
-            growth::fits(path, size)?;
+            may_extend(spec, path, bytes, size)?;
             return Ok(Found::WouldBeCreated(size));
         }
         Err(error) => return Err(error),
     };
-    let mut geometry = backing.geometry();
     if let Some(wanted) = *size {
         let meta = std::fs::metadata(path).map_err(|source| OpenError::System {
             path: path.clone(),
@@ -75,7 +132,7 @@ pub(crate) fn look(spec: &BackingSpec) -> Result<Found, OpenError> {
             return Err(OpenError::WouldShrink { path: path.clone(), actual: meta.len(), wanted });
         }
         if meta.len() < wanted {
-            growth::fits(path, wanted)?;
+            may_extend(spec, path, meta.len(), wanted)?;
         }
         geometry.capacity =
             wanted / u64::from(geometry.block_size) * u64::from(geometry.block_size);
@@ -90,6 +147,14 @@ pub(crate) fn look(spec: &BackingSpec) -> Result<Found, OpenError> {
 
 fn meta_is_file(path: &Path) -> bool {
     std::fs::metadata(path).is_ok_and(|meta| meta.is_file())
+}
+
+/// Whether a file can be extended.
+fn may_extend(spec: &BackingSpec, path: &Path, actual: u64, wanted: u64) -> Result<(), OpenError> {
+    if spec.read_only {
+        return Err(OpenError::NotExtended { path: path.to_owned(), actual, wanted });
+    }
+    growth::fits(path, wanted)
 }
 
 /// Whether this user may write there, as far as permissions go.

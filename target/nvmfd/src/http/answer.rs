@@ -173,7 +173,7 @@ pub(super) fn text(kind: &'static str, body: impl Into<hyper::body::Bytes>) -> R
 
 fn refused(refusal: &Refusal) -> Response<Body> {
     let status = match refusal {
-        Refusal::Config(_) | Refusal::Disks(_) => StatusCode::UNPROCESSABLE_ENTITY,
+        Refusal::Config(_) | Refusal::Machine(_) => StatusCode::UNPROCESSABLE_ENTITY,
         Refusal::NotThere(_) => StatusCode::NOT_FOUND,
         Refusal::Exists(_) => StatusCode::CONFLICT,
         Refusal::Invalid(_) => StatusCode::BAD_REQUEST,

@@ -1,6 +1,6 @@
 //! Making a plan true: disks first, then step by step.
 
-use super::review::{can_be_opened, file_of, files_let_go, may_grow};
+use super::review::{file_of, files_let_go};
 use super::{Operator, Order, Origin, Refusal, Standing, apart};
 use crate::change::{self, Change, Plan, Step};
 use crate::config::{Config, Namespace};
@@ -46,13 +46,52 @@ impl Operator {
         origin: Origin,
     ) -> Result<Outcome, Refusal> {
         let new = self.parse(text.clone(), origin).await?;
-        let plan = change::diff(&standing.config, &new, |listener| self.carriers.carry(listener));
+        let mut plan = self.difference(standing, &new);
+        if origin == Origin::Change {
+            plan.leave_out(&standing.refused);
+        }
+        self.review(standing, &plan, origin).await?;
         let opened = self.open(standing, &plan, origin).await?;
-        let outcome = self.make(standing, plan, opened).await?;
-        standing.text = text;
+        let before = standing.config.clone();
+        let (mut outcome, refused) = self.make(standing, plan, opened).await?;
+        match origin {
+            Origin::Change if !refused.is_empty() => {
+                self.take_back(standing, &before, &mut outcome).await?;
+            }
+            Origin::Change => standing.text = text,
+            Origin::File => {
+                standing.text = text;
+                standing.refused = refused;
+            }
+        }
         self.shelf.stock(standing);
         self.looks.changed();
         Ok(outcome)
+    }
+
+    /// What there is to do to come to `new`.
+    pub(super) fn difference(&self, standing: &Standing, new: &Config) -> Plan {
+        change::diff(&standing.config, new, |listener| self.carriers.carry(listener))
+    }
+
+    /// Goes back to what was in force `before`, of a change that could not be made as a whole.
+    async fn take_back(
+        &self,
+        standing: &mut Standing,
+        before: &Config,
+        outcome: &mut Outcome,
+    ) -> Result<(), Refusal> {
+        let plan = self.difference(standing, before);
+        let failed = match self.open(standing, &plan, Origin::Change).await {
+            Ok(opened) => self.make(standing, plan, opened).await?.0.failed,
+            Err(refusal) => vec![refusal.to_string()],
+        };
+        outcome.restart.clear();
+        if failed.is_empty() {
+            outcome.changed.clear();
+        }
+        outcome.failed.extend(failed.iter().map(|line| format!("to take it back: {line}")));
+        Ok(())
     }
 
     /// Opens the disks of a plan that can be opened now.
@@ -66,47 +105,31 @@ impl Operator {
         let mut opened = Opened::default();
         let mut problems = Vec::new();
         for change in &plan.changes {
-            match change {
-                Change::AddNamespace { nqn, namespace } => {
-                    let key = (nqn.clone(), namespace.nsid);
-                    if file_of(namespace).is_some_and(|file| leaving.contains(&file)) {
-                        opened.later.insert(key);
-                        continue;
-                    }
-                    match open(namespace).await {
-                        Ok(backing) => {
-                            opened.ready.insert(key, backing);
-                        }
-                        Err(error) => {
-                            problems.push(self.complaint(origin, nqn, namespace, &error));
-                        }
-                    }
+            let Change::AddNamespace { nqn, namespace } = change else { continue };
+            let key = (nqn.clone(), namespace.nsid);
+            if file_of(namespace).is_some_and(|file| leaving.contains(&file)) {
+                opened.later.insert(key);
+                continue;
+            }
+            match open(namespace).await {
+                Ok(backing) => {
+                    opened.ready.insert(key, backing);
                 }
-                Change::Grow { nqn, to } => {
-                    let grown = to.clone();
-                    if let Err(error) = apart(move || may_grow(&grown)).await {
-                        problems.push(self.complaint(origin, nqn, to, &error));
-                    }
-                }
-                Change::Unprotect { nqn, to } if self.is_read_only(standing, nqn, to) => {
-                    if let Err(error) = can_be_opened(to).await {
-                        problems.push(self.complaint(origin, nqn, to, &error));
-                    }
-                }
-                _ => {}
+                Err(error) => problems.push(self.complaint(origin, nqn, namespace, &error)),
             }
         }
-        if problems.is_empty() { Ok(opened) } else { Err(Refusal::Disks(problems)) }
+        if problems.is_empty() { Ok(opened) } else { Err(Refusal::Machine(problems)) }
     }
 
-    /// Makes the changes. One that fails does not stop the others.
+    /// Makes the changes. One that fails does not stop the others; those are told without lines.
     async fn make(
         &self,
         standing: &mut Standing,
         plan: Plan,
         mut opened: Opened,
-    ) -> Result<Outcome, Refusal> {
+    ) -> Result<(Outcome, Vec<Change>), Refusal> {
         let before = standing.config.clone();
+        let mut refused = Vec::new();
         let mut outcome = Outcome { restart: plan.restart, ..Outcome::default() };
         let mut leaving = Vec::new();
         for change in plan.changes {
@@ -148,6 +171,7 @@ impl Operator {
                 Err(why) => {
                     warn!("not changed: {change}: {why}");
                     outcome.failed.push(format!("{change}: {why}"));
+                    refused.push(change.without_line());
                 }
             }
         }
@@ -156,7 +180,7 @@ impl Operator {
         }
         // Who takes a disk away may bring it back with the next command.
         self.wait_for(&mut leaving).await;
-        Ok(outcome)
+        Ok((outcome, refused))
     }
 
     /// Takes a namespace away; its disk is left when no core uses it any more.
@@ -174,12 +198,7 @@ impl Operator {
     }
 
     /// Whether a namespace's disk is open for reading only.
-    pub(super) fn is_read_only(
-        &self,
-        standing: &Standing,
-        nqn: &str,
-        namespace: &Namespace,
-    ) -> bool {
+    fn is_read_only(&self, standing: &Standing, nqn: &str, namespace: &Namespace) -> bool {
         let disk = standing.disks.get(&(nqn.to_owned(), namespace.nsid));
         disk.is_some_and(|(_, backing)| backing.geometry().read_only)
     }

@@ -3,9 +3,12 @@
 //! # Contract
 //! An [`Operator`] lives on a thread of its own. It owns the configuration in force, as text and as
 //! values, and the disks that are open for it. Every change comes as a whole new configuration
-//! text: it is checked as the file is at the start, compared with what is in force, its disks are
-//! opened, and only then is anything changed, step by step, by [`Order`]s to the control thread. So
-//! whatever is wrong is found before the first step. Changes are made one after the other.
+//! text: it is checked as the file is at the start, compared with what is in force, its disks and
+//! addresses are looked at, its disks opened, and only then is anything changed, step by step, by
+//! [`Order`]s to the control thread. So whatever is wrong is found before the first step. Where a
+//! step fails all the same, an operator's change is taken back and forgotten; of a file the rest is
+//! made, and what failed is tried again with the next reload, not before. Changes are made one after
+//! the other.
 //!
 //! It never touches the reactor but by orders, and the control thread never waits for it.
 
@@ -25,7 +28,7 @@ pub(crate) use orders::{Desk, Order, desk};
 pub(crate) use refusal::Refusal;
 pub(crate) use thread::{Outlets, operate};
 
-use crate::change::{self, Plan};
+use crate::change::{Change, Plan};
 use crate::config::{self, Config, Namespace};
 use crate::disks::{self, Disk};
 use crate::edit::Edit;
@@ -80,6 +83,8 @@ struct Standing {
     /// What was last asked for. It may name settings that wait for a restart.
     text: String,
     config: Config,
+    /// What of the file could not be made, without lines.
+    refused: Vec<Change>,
     disks: Disks,
 }
 
@@ -113,7 +118,7 @@ impl Operator {
             ((nqn, disk.namespace.nsid), (disk.id, disk.backing))
         };
         let disks = disks.into_iter().map(place).collect();
-        let standing = Standing { text, config, disks };
+        let standing = Standing { text, config, refused: Vec::new(), disks };
         let (looks, shelf) = (Looks::default(), Arc::new(Shelf::default()));
         shelf.stock(&standing);
         let standing = Mutex::new(standing);
@@ -148,8 +153,8 @@ impl Operator {
     pub(crate) async fn plan(&self, text: &str) -> Result<Plan, Refusal> {
         let new = self.parse(text.to_owned(), Origin::File).await?;
         let standing = self.standing.lock().await;
-        let plan = change::diff(&standing.config, &new, |listener| self.carriers.carry(listener));
-        self.review(&standing, &plan).await?;
+        let plan = self.difference(&standing, &new);
+        self.review(&standing, &plan, Origin::File).await?;
         Ok(plan)
     }
 
@@ -168,7 +173,7 @@ impl Operator {
         })
         .await?;
         let mut outcome = self.adopt(&mut standing, text, Origin::Change).await?;
-        if let Some(text) = file {
+        if let Some(text) = file.filter(|_| outcome.failed.is_empty()) {
             let path = self.path.clone();
             match apart(move || save::replace(&path, &text)).await {
                 Ok(()) => outcome.saved = true,

@@ -8,9 +8,9 @@ pub(crate) enum Refusal {
     /// Mend what it names.
     #[error("{0}")]
     Config(#[from] ConfigErrors),
-    /// Disks that cannot be opened, a line each.
+    /// Disks that cannot be opened and addresses that cannot be had, a line each.
     #[error("{}", .0.join("\n"))]
-    Disks(Vec<String>),
+    Machine(Vec<String>),
     /// The change names something that is not there.
     #[error("there is no {0}")]
     NotThere(String),

@@ -1,54 +1,84 @@
-//! What making a plan would find wrong with its disks, found without touching them: so that whoever
-//! asks beforehand hears what a reload would say.
+//! What making a plan would find wrong, found without touching anything: so that nothing is changed
+//! for the sake of what cannot be, and whoever asks beforehand hears what a reload would say.
 
-use super::{Operator, Refusal, Standing, apart};
+use super::{Operator, Origin, Refusal, Standing, apart};
 use crate::change::{Change, Plan};
-use crate::check::{Found, look};
-use crate::config::{Config, Namespace};
-use crate::disks;
+use crate::check::{Found, look, look_at_own};
+use crate::config::{Config, Listener, Namespace};
+use crate::provider::{Choice, choose};
 use backing::{Medium, OpenError};
 use std::collections::BTreeSet;
+use std::io;
 use std::path::PathBuf;
 
 impl Operator {
     /// # Errors
-    /// [`Refusal::Disks`], as making the plan would end.
-    pub(super) async fn review(&self, standing: &Standing, plan: &Plan) -> Result<(), Refusal> {
+    /// [`Refusal::Machine`], as making the plan would end.
+    pub(super) async fn review(
+        &self,
+        standing: &Standing,
+        plan: &Plan,
+        origin: Origin,
+    ) -> Result<(), Refusal> {
         let leaving = files_let_go(&standing.config, plan);
         let mut problems = Vec::new();
         for change in &plan.changes {
-            let (nqn, namespace, found) = match change {
+            let (nqn, namespace, is_own) = match change {
                 Change::AddNamespace { nqn, namespace } => {
-                    // Its file is known to be one that can be served.
-                    if file_of(namespace).is_some_and(|file| leaving.contains(&file)) {
-                        continue;
-                    }
-                    (nqn, namespace, can_be_opened(namespace).await)
+                    let is_own = file_of(namespace).is_some_and(|file| leaving.contains(&file));
+                    (nqn, namespace, is_own)
                 }
-                Change::Grow { nqn, to } => {
-                    let grown = to.clone();
-                    (nqn, to, apart(move || may_grow(&grown)).await)
-                }
-                Change::Unprotect { nqn, to } if self.is_read_only(standing, nqn, to) => {
-                    (nqn, to, can_be_opened(to).await)
+                Change::Grow { nqn, to } | Change::Unprotect { nqn, to } => (nqn, to, true),
+                Change::AddListener(listener) => {
+                    problems.extend(cannot_listen(&standing.config, *listener).await);
+                    continue;
                 }
                 _ => continue,
             };
-            if let Err(error) = found {
-                problems.push(disks::in_words(&self.path, nqn, namespace, &error));
+            if let Err(error) = can_be_opened(namespace, is_own).await {
+                problems.push(self.complaint(origin, nqn, namespace, &error));
             }
         }
-        if problems.is_empty() { Ok(()) } else { Err(Refusal::Disks(problems)) }
+        if problems.is_empty() { Ok(()) } else { Err(Refusal::Machine(problems)) }
     }
 }
 
-/// Whether serving a disk would succeed, as far as can be seen.
-pub(super) async fn can_be_opened(namespace: &Namespace) -> Result<(), OpenError> {
+/// Whether serving a disk would succeed, as far as can be seen. One of our `own` is open now.
+async fn can_be_opened(namespace: &Namespace, is_own: bool) -> Result<(), OpenError> {
     let spec = namespace.spec.clone();
-    match apart(move || look(&spec)).await {
+    let found = apart(move || {
+        // One without a name would be lost for a new one.
+        if let (true, Medium::Path { path, .. }) = (is_own, &spec.medium)
+            && !path.exists()
+        {
+            let (path, source) = (path.clone(), io::ErrorKind::NotFound.into());
+            return Err(OpenError::System { path, doing: "look at it", source });
+        }
+        if is_own { look_at_own(&spec) } else { look(&spec) }
+    });
+    match found.await {
         Ok(Found::InUse(error)) | Err(error) => Err(error),
         Ok(_) => Ok(()),
     }
+}
+
+/// What is in the way of a listener. Of addresses that a listener of ours is at, nothing.
+async fn cannot_listen(config: &Config, listener: Listener) -> Option<String> {
+    let ip = listener.address.ip();
+    let ours = config.listeners.iter().map(|listener| listener.address.ip()).any(|other| {
+        let wildcard = other.is_unspecified() || ip.is_unspecified();
+        other == ip || (wildcard && other.is_ipv4() == ip.is_ipv4())
+    });
+    if ours {
+        return None;
+    }
+    apart(move || {
+        let soft = matches!(choose(&listener), Choice::Soft(_));
+        // An address that is not there yet is waited for.
+        let absence = soft_roce::may_listen(ip).err().filter(|absence| soft && !absence.absent)?;
+        Some(format!("listener {}: {}", listener.address, absence.reason))
+    })
+    .await
 }
 
 /// The file or device of a namespace, by its own name.
@@ -71,22 +101,4 @@ pub(super) fn files_let_go(config: &Config, plan: &Plan) -> BTreeSet<PathBuf> {
         }
     }
     files
-}
-
-/// Whether a disk can be made as large as it shall be.
-pub(super) fn may_grow(to: &Namespace) -> Result<(), OpenError> {
-    let Medium::Path { path, size: Some(wanted), .. } = &to.spec.medium else { return Ok(()) };
-    let meta = std::fs::metadata(path).map_err(|source| OpenError::System {
-        path: path.clone(),
-        doing: "look at it",
-        source,
-    })?;
-    if !meta.is_file() {
-        return Err(OpenError::SizeOfDevice { path: path.clone() });
-    }
-    if meta.len() > *wanted {
-        let (path, wanted) = (path.clone(), *wanted);
-        return Err(OpenError::WouldShrink { path, actual: meta.len(), wanted });
-    }
-    Ok(())
 }
