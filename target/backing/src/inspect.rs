@@ -12,8 +12,9 @@ use std::path::Path;
 pub enum Trouble {
     /// It is shorter than what hosts were promised.
     #[error(
-        "was cut to {actual} of {served} bytes: reads behind its end fail. Make it as long again \
-         (truncate --size={served} FILE) and restore what was there from a backup"
+        "was cut to {actual} of {served} bytes, and what was behind is lost: reads there fail, or give \
+         zeroes where hosts have written further on. Make it as long again (truncate \
+         --size={served} FILE) and restore what was there from a backup"
     )]
     Cut {
         /// Bytes there are.

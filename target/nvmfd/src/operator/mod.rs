@@ -143,7 +143,9 @@ impl Operator {
         let mut standing = self.standing.lock().await;
         let path = self.path.clone();
         let text = apart(move || config::read(&path)).await?;
-        self.adopt(&mut standing, text, Origin::File).await
+        let outcome = self.adopt(&mut standing, text, Origin::File).await?;
+        self.acknowledge(None).await;
+        Ok(outcome)
     }
 
     /// What [`reload`](Self::reload) would do if the file had that text.
@@ -173,6 +175,9 @@ impl Operator {
         })
         .await?;
         let mut outcome = self.adopt(&mut standing, text, Origin::Change).await?;
+        if let Edit::SetNamespace(nqn, nsid, _) = edit {
+            self.acknowledge(Some((nqn.clone(), *nsid))).await;
+        }
         if let Some(text) = file.filter(|_| outcome.failed.is_empty()) {
             let path = self.path.clone();
             match apart(move || save::replace(&path, &text)).await {
@@ -218,6 +223,17 @@ impl Operator {
                 }
             }
             before = now;
+        }
+    }
+
+    /// What was found of disks is known, of that one or of all.
+    async fn acknowledge(&self, only: Option<shelf::Key>) {
+        self.shelf.acknowledge(only.as_ref());
+        let shelf = self.shelf.clone();
+        // A disk that does not answer holds nobody up.
+        let news = tokio::time::timeout(TICK, apart(move || shelf.inspect())).await;
+        if news != Ok(false) {
+            self.looks.changed();
         }
     }
 

@@ -30,7 +30,7 @@ fn metric(address: &str, name: &str) -> String {
 }
 
 #[test]
-fn a_cut_file_is_told_once_wherever_one_looks_until_it_is_whole_again() {
+fn a_cut_file_is_told_once_wherever_one_looks_until_an_operator_knows() {
     let (daemon, metrics, file) = start("cut");
     let mut host = host::connect(&daemon.address, A);
     host.fill_blocks(0, 8, 1);
@@ -53,7 +53,15 @@ fn a_cut_file_is_told_once_wherever_one_looks_until_it_is_whole_again() {
     }
     std::thread::sleep(std::time::Duration::from_millis(2500));
     assert_eq!(daemon.log().matches("a disk is in trouble").count(), 1, "{}", daemon.log());
-    handle.set_len(SIZE).unwrap();
+    // A host makes it long again, and what was there stays lost. Other commands do not end that.
+    host.fill_blocks(2047, 1, 3);
+    let again =
+        format!("{}: was cut to 4096 of {SIZE} bytes, and is as long again", file.display());
+    daemon.wait_for(&again);
+    assert_eq!(host.read_blocks(100, 1), vec![0; 512]);
+    daemon.run(&["add", "subsystem", "nqn.2026-11.io.nvmfd:b", "--allow-any-host"]);
+    assert!(daemon.run(&["status"]).contains(&again));
+    daemon.run(&["set", "namespace", A, "1", &format!("size={SIZE}")]);
     daemon.wait_for("is again as it was opened");
     assert!(!daemon.run(&["status"]).contains("TROUBLE"));
     fs::remove_dir_all(file.parent().unwrap()).unwrap();
