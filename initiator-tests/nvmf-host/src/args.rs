@@ -79,6 +79,8 @@ pub(crate) enum Command {
     /// Read blocks: to a file, to standard output (--file -), or in hexadecimal
     Read(IoArgs),
     /// Write blocks from a file, from standard input (--file -), or of one byte (--byte)
+    ///
+    /// Without a length the input decides, and has to be whole blocks.
     Write(IoArgs),
     /// Have the controller compare blocks with a file, standard input, or one byte
     Compare(IoArgs),

@@ -32,7 +32,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 fn main() -> ExitCode {
     let cli = Cli::parse();
-    match catch_signals().and_then(|()| dispatch(&cli)) {
+    match catch_signals().and_then(|()| dispatch(&cli)).and_then(|()| output::finish()) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("error: {error:#}");

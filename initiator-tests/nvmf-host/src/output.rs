@@ -1,15 +1,42 @@
 //! Standard output, which may be a pipe whose reader has left.
 
+use anyhow::{Result, bail};
 use std::fmt::Arguments;
-use std::io::{ErrorKind, Write};
+use std::io::{Error, ErrorKind, Write};
+use std::sync::Mutex;
+use std::sync::PoisonError;
 
-/// Writes text. That nobody reads it any more is no reason not to finish the job.
+/// The first thing that went wrong with it.
+static WRONG: Mutex<Option<Error>> = Mutex::new(None);
+
+/// Writes text. That nobody reads it any more is no reason not to finish the job; whatever else is
+/// wrong, [`finish`] says.
 pub(crate) fn write(text: Arguments<'_>) {
-    match std::io::stdout().write_fmt(text) {
-        Err(error) if error.kind() != ErrorKind::BrokenPipe => {
-            eprintln!("cannot write to standard output: {error}");
-        }
-        _ => {}
+    note(std::io::stdout().write_fmt(text));
+}
+
+/// The same for bytes.
+pub(crate) fn write_bytes(bytes: &[u8]) {
+    note(std::io::stdout().write_all(bytes));
+}
+
+fn note(written: std::io::Result<()>) {
+    if let Err(error) = written
+        && error.kind() != ErrorKind::BrokenPipe
+    {
+        WRONG.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(error);
+    }
+}
+
+/// Writes what is still to be written.
+///
+/// # Errors
+/// When any of it was lost.
+pub(crate) fn finish() -> Result<()> {
+    note(std::io::stdout().flush());
+    match WRONG.lock().unwrap_or_else(PoisonError::into_inner).take() {
+        Some(error) => bail!("cannot write to standard output: {error}"),
+        None => Ok(()),
     }
 }
 

@@ -1,7 +1,7 @@
 //! `read`, `write`, `compare` and `flush`.
 
 use crate::args::{IoArgs, Source};
-use crate::output::{put, say};
+use crate::output::{put, say, write_bytes};
 use crate::progress;
 use crate::pump::{Io, Op, Pace, Work, pump};
 use crate::session::{Data, Session};
@@ -10,7 +10,7 @@ use initiator::{NamespaceInfo, commands};
 use nvme_spec_types::Completion;
 use rdma::{Connector, HostDevice};
 use std::fs::File;
-use std::io::{Read, Write};
+use std::io::Read;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
@@ -54,7 +54,9 @@ impl Work for Copy {
                 count => at += count,
             }
         }
-        buffer[at..].fill(0); // the last block of an input of any length
+        if at < buffer.len() {
+            bail!("the input became shorter meanwhile");
+        }
         Ok(())
     }
 
@@ -72,7 +74,7 @@ impl Work for Copy {
         let offset = (io.slba - self.first) << self.lba_shift;
         match &mut self.sink {
             Sink::Hex => put!("{}", hex_dump(io.slba << self.lba_shift, data)),
-            Sink::Stdout => std::io::stdout().write_all(data).context("writing the output")?,
+            Sink::Stdout => write_bytes(data),
             Sink::File(file) => file.write_all_at(data, offset).context("writing the output")?,
         }
         Ok(())
@@ -121,6 +123,9 @@ pub(crate) fn run<C: Connector, D: HostDevice<Endpoint = C::Endpoint>>(
     let mut sink = Sink::Hex;
     let mut depth = args.pace.depth;
     if op == Op::Read {
+        if args.byte.is_some() {
+            bail!("--byte is for write and compare: read takes --file or nothing");
+        }
         sink = match &args.file {
             None => Sink::Hex,
             Some(path) if path == Path::new("-") => Sink::Stdout,
@@ -140,17 +145,8 @@ pub(crate) fn run<C: Connector, D: HostDevice<Endpoint = C::Endpoint>>(
             Source::Repeat(byte) => (None, Box::new(std::io::repeat(byte)) as Box<dyn Read>),
         };
         source = reader;
-        if let Some(bytes) = bytes
-            && !args.range.has_length()
-        {
-            let blocks = bytes.div_ceil(1 << ns.lba_shift);
-            if blocks == 0 || blocks > range.blocks {
-                bail!(
-                    "the input has {bytes} bytes: 1 to {} fit there",
-                    range.blocks << ns.lba_shift
-                );
-            }
-            range.blocks = blocks;
+        if let Some(bytes) = bytes {
+            range.blocks = blocks_of(bytes, range.blocks, args.range.has_length(), ns.lba_shift)?;
         }
     }
     if op == Op::Read && matches!(sink, Sink::Hex) && !args.range.has_length() {
@@ -180,6 +176,28 @@ pub(crate) fn run<C: Connector, D: HostDevice<Endpoint = C::Endpoint>>(
         None => say!("{op:?}: {} blocks from {}, {total} bytes", range.blocks, range.slba),
     }
     Ok(())
+}
+
+/// How many blocks an input of `bytes` bytes is, of which `room` is what was asked for or what there
+/// is. Nothing is filled up: what is not written would look as if it were.
+fn blocks_of(bytes: u64, room: u64, was_asked: bool, lba_shift: u8) -> Result<u64> {
+    let block = 1u64 << lba_shift;
+    if was_asked && bytes < room << lba_shift {
+        bail!("the input has {bytes} bytes, fewer than the {} asked for", room << lba_shift);
+    }
+    if was_asked {
+        return Ok(room);
+    }
+    if bytes == 0 || bytes > room << lba_shift {
+        bail!("the input has {bytes} bytes: {block} to {} fit there", room << lba_shift);
+    }
+    if !bytes.is_multiple_of(block) {
+        bail!(
+            "the input has {bytes} bytes, which are not whole blocks of {block}: extend it \
+             (truncate --size=%{block} FILE), or say how much of it to take (--blocks)"
+        );
+    }
+    Ok(bytes / block)
 }
 
 /// Flush.

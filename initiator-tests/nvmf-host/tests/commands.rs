@@ -49,7 +49,7 @@ impl Fixture {
 #[test]
 fn a_file_comes_back_as_it_was_written() {
     let f = Fixture::new();
-    let bytes: Vec<u8> = (0..300_000u32).map(|at| (at * 31 % 251) as u8).collect();
+    let bytes: Vec<u8> = (0..300_032u32).map(|at| (at * 31 % 251) as u8).collect();
     let (input, output) = (f.file("in"), f.file("out"));
     std::fs::write(&input, &bytes).expect("a file");
     f.good(&["write", "--slba", "5", "--file", &input, "--block-size", "4096"]);
@@ -57,8 +57,16 @@ fn a_file_comes_back_as_it_was_written() {
     f.good(&["flush"]);
     f.good(&["read", "--slba", "5", "--size", "300032", "--file", &output, "--queues", "2"]);
     let back = std::fs::read(&output).expect("the output");
-    assert_eq!(back[..bytes.len()], bytes);
-    assert_eq!(back[bytes.len()..], [0; 32], "the last block is filled up");
+    assert_eq!(back, bytes);
+    // More than there is in the input is not made up.
+    let wrong = f.bad(&["write", "--file", &input, "--blocks", "587"]);
+    assert!(wrong.contains("fewer than the 300544 asked for"), "{wrong}");
+    f.good(&["compare", "--slba", "5", "--file", &input, "--blocks", "3"]);
+    std::fs::write(&input, &bytes[..700]).expect("a file");
+    let wrong = f.bad(&["write", "--file", &input]);
+    assert!(wrong.contains("not whole blocks of 512"), "{wrong}");
+    assert!(f.bad(&["read", "--byte", "7"]).contains("--byte is for write and compare"));
+    std::fs::write(&input, &bytes).expect("a file");
     let piped = f.good(&["read", "--slba", "5", "--blocks", "1"]);
     assert!(piped.starts_with("0000000a00  00 1f 3e"), "{piped}");
     let wrong = f.bad(&["compare", "--slba", "6", "--file", &input]);
@@ -135,6 +143,24 @@ fn raw_capsules_are_answered() {
     assert!(said.contains("sc 0x02"), "{said}");
     let said = f.good(&["raw", "--hex", "00:01 02"]);
     assert!(said.contains("the connection ended"), "{said}");
+}
+
+#[test]
+fn output_that_cannot_be_written_is_told() {
+    let f = Fixture::new();
+    for words in [&["discover"][..], &["read"], &["read", "--blocks", "1", "--file", "-"]] {
+        let out = Command::new(env!("CARGO_BIN_EXE_nvmf-host"))
+            .args(["--provider", "soft", "--address", &f.daemon.address().to_string()])
+            .args(["--nqn", f.daemon.subnqn().as_str()])
+            .args(words)
+            .stdout(std::fs::File::create("/dev/full").expect("/dev/full"))
+            .output()
+            .expect("nvmf-host starts");
+        assert_eq!(out.status.code(), Some(1), "{words:?}");
+        let wrong = String::from_utf8_lossy(&out.stderr);
+        assert!(wrong.starts_with("error: cannot write to standard output: "), "{wrong}");
+        assert_eq!(wrong.lines().count(), 1, "{wrong}");
+    }
 }
 
 #[test]
