@@ -14,8 +14,8 @@ pub(crate) use look::{Found, look, look_at_own};
 
 use crate::client::{CallError, Client, table};
 use crate::config::{self, Config, Namespace, Subsystem};
-use crate::http::PlanView;
-use crate::{CONFIG_ERROR, RUN_ERROR, change, disks, machine};
+use crate::http::{PlanView, Status};
+use crate::{CONFIG_ERROR, RUN_ERROR, change, disks, machine, output};
 use backing::{BackingSpec, Medium, OpenError};
 use hyper::Method;
 use nvme_spec_types::nqn::DISCOVERY_NQN;
@@ -49,12 +49,18 @@ pub(crate) fn run(path: &Path) -> ExitCode {
             "\nthe nvmfd of process {pid} serves by this file now: what it has is not taken\n"
         ));
     }
-    let _ = write!(std::io::stdout(), "{text}");
+    let told = output::write(text);
     for problem in problems.iter().chain(&passing).chain(&notes) {
         let _ = writeln!(std::io::stderr(), "{problem}");
     }
     match (problems.is_empty(), passing.is_empty()) {
-        (true, true) => ExitCode::SUCCESS,
+        (true, true) => match told {
+            Ok(()) => ExitCode::SUCCESS,
+            Err(error) => {
+                let _ = writeln!(std::io::stderr(), "{error}");
+                ExitCode::from(RUN_ERROR)
+            }
+        },
         (true, false) => {
             let _ = writeln!(
                 std::io::stderr(),
@@ -74,6 +80,8 @@ pub(crate) fn diff(client: &Client, path: &Path) -> Result<String, CallError> {
     // Here first: the daemon knows the file by another name.
     let text = config::read(path).map_err(|error| CallError::Invalid(error.to_string()))?;
     config::parse(path, &text).map_err(|error| CallError::Invalid(error.to_string()))?;
+    // Disks may take their time; whether there is a daemon that answers is known at once.
+    let _: Status = client.get("/v1/status")?;
     let PlanView { changes, restart } =
         client.call(Method::POST, "/v1/config/check", text.into_bytes())?;
     let mut text = String::new();
@@ -93,8 +101,7 @@ pub(crate) fn diff(client: &Client, path: &Path) -> Result<String, CallError> {
 pub(crate) fn diff_files(old: &Path, new: &Path) -> ExitCode {
     match (config::load(old), config::load(new)) {
         (Ok(old), Ok(new)) => {
-            let _ = write!(std::io::stdout(), "{}", change::diff(&old, &new, |_| true));
-            ExitCode::SUCCESS
+            output::end(change::diff(&old, &new, |_| true).to_string(), ExitCode::SUCCESS)
         }
         (old, new) => {
             for errors in [old.err(), new.err()].into_iter().flatten() {

@@ -22,6 +22,7 @@ mod manual;
 mod metrics;
 mod notify;
 mod operator;
+mod output;
 mod provider;
 mod serve;
 mod signals;

@@ -1,7 +1,7 @@
 //! What is made from the command line's own description: completions for shells, manual pages.
 
-use crate::RUN_ERROR;
 use crate::cli::Args;
+use crate::{RUN_ERROR, output};
 use clap::CommandFactory;
 use clap_complete::Shell;
 use std::io::Write;
@@ -12,8 +12,7 @@ use std::process::ExitCode;
 pub(crate) fn completions(shell: Shell) -> ExitCode {
     let mut script = Vec::new();
     clap_complete::generate(shell, &mut Args::command(), "nvmfd", &mut script);
-    let _ = std::io::stdout().write_all(&script);
-    ExitCode::SUCCESS
+    output::end(script, ExitCode::SUCCESS)
 }
 
 /// Writes `nvmfd.1` and a page for each subcommand.

@@ -14,8 +14,10 @@ use std::time::Duration;
 use tokio::net::UnixStream;
 use tokio::runtime::{Builder, Runtime};
 
-/// Longer than the daemon takes to give up by itself.
-const ANSWER_WITHIN: Duration = Duration::from_secs(90);
+/// How long a change may take: longer than the daemon takes to give up by itself.
+const CHANGE_WITHIN: Duration = Duration::from_secs(90);
+/// How long a look may take: the daemon answers at once, whatever its disks and cores do.
+const LOOK_WITHIN: Duration = Duration::from_secs(8);
 
 /// Why a daemon was not reached or did not do it.
 #[derive(Debug, thiserror::Error)]
@@ -32,6 +34,14 @@ pub(crate) enum CallError {
         source: io::Error,
         /// What to do.
         hint: &'static str,
+    },
+    /// It is there and says nothing.
+    #[error("the nvmfd at {} does not answer: {why}", .socket.display())]
+    Silent {
+        /// Where it was asked.
+        socket: PathBuf,
+        /// What is known of it, and what to do.
+        why: String,
     },
     /// The conversation broke off.
     #[error("the daemon broke off: {0}")]
@@ -98,12 +108,34 @@ impl Client {
     }
 
     fn answer(&self, method: Method, path: &str, body: Vec<u8>) -> Result<Bytes, CallError> {
-        self.runtime.block_on(async {
-            let whole = async { whole(self.send(method, path, body).await?).await };
-            tokio::time::timeout(ANSWER_WITHIN, whole)
-                .await
-                .map_err(|_| CallError::BrokeOff("it does not answer".to_owned()))?
-        })
+        let limit = if method == Method::GET { LOOK_WITHIN } else { CHANGE_WITHIN };
+        let whole = async { whole(self.send(method, path, body).await?).await };
+        self.runtime.block_on(self.within(limit, whole))
+    }
+
+    async fn within<T>(
+        &self,
+        limit: Duration,
+        answer: impl Future<Output = Result<T, CallError>>,
+    ) -> Result<T, CallError> {
+        match tokio::time::timeout(limit, answer).await {
+            Ok(answer) => answer,
+            Err(_) => Err(self.silent(limit).await),
+        }
+    }
+
+    /// What can be said of a daemon that says nothing itself.
+    async fn silent(&self, limit: Duration) -> CallError {
+        let seconds = limit.as_secs();
+        let peer = UnixStream::connect(&self.socket).await.and_then(|stream| stream.peer_cred());
+        let why = match peer.ok().and_then(|peer| peer.pid()) {
+            Some(pid) if is_stopped(pid) => {
+                format!("process {pid} is stopped; kill -CONT {pid} lets it go on")
+            }
+            Some(pid) => format!("process {pid} was silent for {seconds} s; its log may say why"),
+            None => format!("it was silent for {seconds} s; its log may say why"),
+        };
+        CallError::Silent { socket: self.socket.clone(), why }
     }
 
     /// Asks for a stream of lines, and gives each to `on_line` until that says to stop or the
@@ -117,7 +149,8 @@ impl Client {
         mut on_line: impl FnMut(&[u8]) -> bool,
     ) -> Result<(), CallError> {
         self.runtime.block_on(async {
-            let mut body = self.send(Method::GET, path, Vec::new()).await?.into_body();
+            let answer = self.send(Method::GET, path, Vec::new());
+            let mut body = self.within(LOOK_WITHIN, answer).await?.into_body();
             let mut rest = Vec::new();
             while let Some(frame) = body.frame().await {
                 let frame = frame.map_err(|error| CallError::BrokeOff(error.to_string()))?;
@@ -170,6 +203,13 @@ impl Client {
             Err(_) => CallError::Refused(format!("the daemon says {status}")),
         })
     }
+}
+
+/// Whether a signal or a debugger has stopped the process.
+fn is_stopped(pid: i32) -> bool {
+    // "pid (name) state ...", where the name may have blanks and brackets.
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    stat.rsplit_once(") ").is_some_and(|(_, rest)| rest.starts_with(['T', 't']))
 }
 
 async fn whole(response: Response<Incoming>) -> Result<Bytes, CallError> {

@@ -12,17 +12,14 @@ pub(crate) use look::{list, show, status};
 pub(crate) use table::table;
 pub(crate) use trace::trace;
 
+use crate::output;
 use std::io::Write;
 use std::process::ExitCode;
 
 /// Prints what a command says, or on standard error why it could not be done.
 pub(crate) fn finish(said: Result<String, CallError>) -> ExitCode {
     match said {
-        Ok(text) => {
-            // Nobody may be reading any more; then nobody misses it.
-            let _ = std::io::stdout().write_all(text.as_bytes());
-            ExitCode::SUCCESS
-        }
+        Ok(text) => output::end(text, ExitCode::SUCCESS),
         Err(error) => {
             let _ = writeln!(std::io::stderr(), "{error}");
             ExitCode::from(crate::RUN_ERROR)

@@ -1,19 +1,25 @@
 //! `nvmfd trace`: what happens, as it happens.
 
 use super::{CallError, Client};
+use crate::output;
 use serde_json::{Map, Value};
 use std::io::Write;
 
 /// Prints events until the daemon ends or nobody reads any more.
 pub(crate) fn trace(client: &Client, json: bool) -> Result<(), CallError> {
     let mut out = std::io::stdout().lock();
+    let mut end = Ok(());
     client.lines("/v1/events", |line| {
         let written = match serde_json::from_slice::<Map<String, Value>>(line) {
             Ok(event) if !json => writeln!(out, "{}", in_words(event)),
             _ => out.write_all(line),
         };
-        written.and_then(|()| out.flush()).is_ok()
-    })
+        let written = written.and_then(|()| out.flush());
+        let goes_on = written.is_ok();
+        end = output::judge(written);
+        goes_on
+    })?;
+    end.map_err(CallError::Invalid)
 }
 
 /// An event in one line: when, how bad, what, and the rest.

@@ -18,7 +18,7 @@ mod show;
 mod tests;
 
 use crate::config::{self, Config, ConfigErrors};
-use crate::{CONFIG_ERROR, RUN_ERROR};
+use crate::{CONFIG_ERROR, RUN_ERROR, output};
 use finding::{Finding, Level};
 use std::io::Write;
 use std::path::Path;
@@ -46,14 +46,13 @@ pub(crate) fn run(path: Option<&Path>, json: bool) -> ExitCode {
         let says = "without --config: judged as for a listener on every address, and nothing else";
         findings.insert(0, Finding::note("config", says));
     }
-    let mut out = std::io::stdout();
     let text =
         if json { show::json(&findings) } else { show::text(&findings, show::wants_colour()) };
-    let _ = write!(out, "{text}");
-    match show::worst(&findings) {
+    let status = match show::worst(&findings) {
         Level::Fault => ExitCode::from(RUN_ERROR),
         _ => ExitCode::SUCCESS,
-    }
+    };
+    output::end(text, status)
 }
 
 /// The configuration to judge by, and where it stands.

@@ -13,7 +13,7 @@ mod spdk;
 mod tests;
 
 use crate::cli::Origin;
-use crate::{CONFIG_ERROR, RUN_ERROR, config};
+use crate::{CONFIG_ERROR, RUN_ERROR, config, output};
 use draft::Draft;
 use json::Object;
 use serde_json::Value;
@@ -62,7 +62,7 @@ fn import(
     let shown = output.unwrap_or(Path::new("the configuration above"));
     match output {
         Some(path) => write(path, &text, force).map_err(Failure::Nothing)?,
-        None => drop(io::stdout().write_all(text.as_bytes())),
+        None => output::write(&text).map_err(Failure::Nothing)?,
     }
     let mut told = match draft.notes.lines() {
         [] => "everything was taken over".to_owned(),

@@ -14,6 +14,71 @@ const RAM: &str = "[[subsystem]]\nnqn = \"nqn.2026-11.io.nvmfd:a\"\nallow_any_ho
     namespace = [{ ram = \"1MiB\" }]\n";
 
 #[test]
+fn output_that_cannot_be_written_is_told() {
+    let daemon = Daemon::start(RAM);
+    let config = daemon.path("nvmfd.toml");
+    let config = config.to_str().unwrap();
+    let spdk = daemon.path("spdk.json");
+    fs::write(&spdk, "{\"subsystems\": []}").unwrap();
+    for words in [
+        &["status"][..],
+        &["list", "namespaces", "--json"],
+        &["check", "--config", config],
+        &["check", "--config", config, "--diff", "--against", config],
+        &["doctor", "--config", config],
+        &["import", "spdk", spdk.to_str().unwrap()],
+        &["completions", "bash"],
+        &["trace"],
+    ] {
+        let run = |out: Stdio| {
+            let mut command = program();
+            command.args(words).env("NVMFD_SOCKET", daemon.path("a.sock"));
+            let child = command.stdout(out).stderr(Stdio::piped()).spawn().unwrap();
+            if words == ["trace"] {
+                let nqn = "nqn.2026-11.io.nvmfd:b";
+                std::thread::sleep(Duration::from_millis(300));
+                daemon.run(&["add", "subsystem", nqn, "--allow-any-host"]);
+                daemon.run(&["remove", "subsystem", nqn]);
+            }
+            let output = child.wait_with_output().unwrap();
+            (output.status.code(), String::from_utf8(output.stderr).unwrap())
+        };
+        let (code, said) = run(fs::File::create("/dev/full").unwrap().into());
+        assert_eq!(code, Some(1), "{words:?}: {said}");
+        assert_eq!(
+            said.matches("cannot write to standard output: ").count(),
+            1,
+            "{words:?}: {said}"
+        );
+        // Whoever reads no more misses nothing.
+        let (reader, writer) = std::io::pipe().unwrap();
+        drop(reader);
+        let (_, said) = run(writer.into());
+        assert!(!said.contains("standard output"), "{words:?}: {said}");
+    }
+}
+
+#[test]
+fn a_daemon_that_is_stopped_is_told_to_be() {
+    let daemon = Daemon::start(RAM);
+    daemon.signal("-STOP");
+    let began = Instant::now();
+    std::thread::scope(|scope| {
+        for words in [&["status"][..], &["list", "cores"], &["trace"]] {
+            let daemon = &daemon;
+            scope.spawn(move || {
+                let said = daemon.refuse(words);
+                assert!(said.contains("does not answer: process "), "{words:?}: {said}");
+                assert!(said.contains(" is stopped; kill -CONT "), "{words:?}: {said}");
+            });
+        }
+    });
+    assert!(began.elapsed() < Duration::from_secs(10));
+    daemon.signal("-CONT");
+    daemon.run(&["status"]);
+}
+
+#[test]
 fn hosts_outlast_a_daemon_that_is_stopped_for_a_moment() {
     let daemon = Daemon::start(RAM);
     let mut host = crate::common::host::connect(&daemon.address, A);

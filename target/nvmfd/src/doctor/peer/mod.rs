@@ -91,11 +91,11 @@ pub(crate) fn ask(place: Place, provider: Provider, time: Duration, json: bool) 
     } else {
         show::text(&findings, show::wants_colour())
     };
-    let _ = write!(std::io::stdout(), "{text}");
-    match show::worst(&findings) {
+    let status = match show::worst(&findings) {
         Level::Fault => ExitCode::from(RUN_ERROR),
         _ => ExitCode::SUCCESS,
-    }
+    };
+    crate::output::end(text, status)
 }
 
 /// Answers tests at an address until the process is ended.
