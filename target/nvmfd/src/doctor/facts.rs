@@ -192,6 +192,8 @@ pub(crate) enum Firewall {
 pub(crate) struct Carried {
     pub(crate) address: SocketAddr,
     pub(crate) by: Choice,
+    /// Why our own endpoint could not have RoCE's port there now, as serving would say.
+    pub(crate) refused: Option<String>,
 }
 
 /// A file or block device of the configuration.

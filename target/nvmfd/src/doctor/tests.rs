@@ -77,7 +77,11 @@ fn machine() -> Facts {
         firewall: Firewall::None,
         numa_nodes: 1,
         cpu_problems: Vec::new(),
-        listeners: vec![Carried { address, by: Choice::Verbs(Some("rxe_eth0".into())) }],
+        listeners: vec![Carried {
+            address,
+            by: Choice::Verbs(Some("rxe_eth0".into())),
+            refused: None,
+        }],
         disks: Vec::new(),
     }
 }
@@ -226,6 +230,8 @@ fn whoever_has_roces_port_is_named() {
     let mut facts = machine_without_rdma();
     let at = "0.0.0.0:4791".parse().unwrap();
     facts.udp = vec![Taken { at, owner: Some((77, "other".into())) }];
+    assert!(worst(&findings(&facts)) <= Level::Note, "it can be had all the same");
+    facts.listeners[0].refused = Some("UDP port 4791 of 10.0.0.1 is taken".into());
     let (about, says, mend) = only(&facts, Level::Fault);
     assert_eq!(about, "port");
     assert_eq!(says, "UDP port 4791 of 10.0.0.1 belongs to other (process 77)");
@@ -233,16 +239,34 @@ fn whoever_has_roces_port_is_named() {
     // A doctor may be asked while the daemon runs.
     facts.udp[0].owner = Some((78, "nvmfd".into()));
     assert_eq!(worst(&findings(&facts)), Level::Note);
+    facts.udp[0].owner = Some((79, "nvmf-host".into()));
+    assert!(!only(&facts, Level::Fault).2.contains("kill"));
     facts.udp[0].owner = None;
     assert!(only(&facts, Level::Fault).2.starts_with("ss -ulpn"));
+    facts.listeners[0].refused = None;
     facts.udp[0].at = "10.0.0.2:4791".parse().unwrap();
     assert!(worst(&findings(&facts)) <= Level::Note, "another address");
+}
+
+#[test]
+fn of_all_addresses_one_that_somebody_has_is_only_noted() {
+    let mut facts = machine_without_rdma();
+    facts.listeners[0].address = "0.0.0.0:4420".parse().unwrap();
+    let at = "10.0.0.1:4791".parse().unwrap();
+    facts.udp = vec![Taken { at, owner: Some((77, "nvmf-host".into())) }];
+    let all = findings(&facts);
+    let says = &all.iter().find(|finding| finding.about == "port").unwrap().says;
+    let expected = "UDP port 4791 of 10.0.0.1 belongs to nvmf-host (process 77): 0.0.0.0 serves the \
+                    other addresses";
+    assert_eq!(says, expected);
+    assert!(worst(&all) <= Level::Note, "{all:?}");
 }
 
 #[test]
 fn the_kernels_soft_roce_is_told_from_programs_that_have_its_port() {
     let mut facts = machine();
     facts.listeners[0].by = Choice::Soft("as configured");
+    facts.listeners[0].refused = Some("UDP port 4791 of 10.0.0.1 is taken".into());
     facts.udp = vec![Taken { at: "[::]:4791".parse().unwrap(), owner: None }];
     let (_, says, mend) = only(&facts, Level::Fault);
     assert!(says.contains("the kernel's soft-RoCE"), "{says}");

@@ -2,14 +2,17 @@
 
 use crate::config::Config;
 use crate::doctor::ROCE_PORT;
-use crate::doctor::facts::{Facts, Taken};
+use crate::doctor::facts::{Carried, Facts, Taken};
 use crate::doctor::finding::Finding;
+use crate::provider::Choice;
 use std::net::SocketAddr;
 
 const ABOUT: &str = "port";
 
 /// What our own processes are called.
 const OURS: &str = "nvmfd";
+/// What our host is called.
+const HOST: &str = "nvmf-host";
 
 pub(super) fn check(facts: &Facts, config: &Config) -> Vec<Finding> {
     let mut findings = soft(facts);
@@ -24,14 +27,34 @@ pub(super) fn check(facts: &Facts, config: &Config) -> Vec<Finding> {
 /// UDP port 4791 of each address that our own endpoint listens on.
 fn soft(facts: &Facts) -> Vec<Finding> {
     let mut findings: Vec<Finding> = Vec::new();
-    for listener in facts.by_soft() {
-        let at = SocketAddr::new(listener.ip(), ROCE_PORT);
-        let Some(taken) = facts.udp.iter().find(|taken| taken.overlaps(at)) else { continue };
+    let soft = facts.listeners.iter().filter(|found| matches!(found.by, Choice::Soft(_)));
+    for Carried { address, refused, .. } in soft {
+        let at = SocketAddr::new(address.ip(), ROCE_PORT);
+        let taken = facts.udp.iter().find(|taken| taken.overlaps(at));
+        let (taken, refused) = match (taken, refused) {
+            (None, None) => continue,
+            (None, Some(reason)) => {
+                findings.push(Finding::fault(ABOUT, reason.clone()));
+                continue;
+            }
+            (Some(taken), refused) => (taken, refused.is_some()),
+        };
         let rxe = facts.devices.iter().filter(|device| device.rxe);
         // The kernel keeps the port until the last is gone.
         let delete: Vec<String> =
             rxe.map(|device| format!("rdma link delete {}", device.name)).collect();
         let finding = match &taken.owner {
+            // Of all addresses, others are free.
+            _ if !refused && !at.ip().is_unspecified() => continue,
+            _ if !refused => Finding::note(
+                ABOUT,
+                format!(
+                    "UDP port {ROCE_PORT} of {} belongs to {}: {} serves the other addresses",
+                    taken.at.ip(),
+                    owner(taken),
+                    at.ip()
+                ),
+            ),
             None if !delete.is_empty() => Finding::fault(
                 ABOUT,
                 format!(
@@ -84,6 +107,13 @@ fn verbs(facts: &Facts) -> Vec<Finding> {
     findings
 }
 
+fn owner(taken: &Taken) -> String {
+    match &taken.owner {
+        Some((pid, name)) => format!("{name} (process {pid})"),
+        None => "somebody".to_owned(),
+    }
+}
+
 fn someone(taken: &Taken, kind: &str, at: SocketAddr) -> Finding {
     let what = format!("{kind} {} of {}", at.port(), at.ip());
     match &taken.owner {
@@ -93,6 +123,12 @@ fn someone(taken: &Taken, kind: &str, at: SocketAddr) -> Finding {
                 "{what} belongs to a running nvmfd (process {pid}); a second could not have it"
             ),
         ),
+        // Who moves data there is not to be killed for it.
+        Some((_, name)) if name == HOST => {
+            Finding::fault(ABOUT, format!("{what} belongs to {}", owner(taken))).mend(
+                "wait until it ends, or listen on another address (on one machine: 127.0.0.2)",
+            )
+        }
         Some((pid, name)) => {
             Finding::fault(ABOUT, format!("{what} belongs to {name} (process {pid})"))
                 .mend(format!("kill {pid} # or listen on another address"))

@@ -12,8 +12,9 @@ mod ports;
 mod tree;
 
 use super::facts::{Carried, Facts, Kernel, Memory, Module, Process};
-use crate::config::Config;
-use crate::{machine, provider};
+use crate::config::{Config, Listener};
+use crate::machine;
+use crate::provider::{self, Choice};
 use backing::{Ring, RingConfig, RingMode};
 use region::{Pages, Region};
 use rustix::process::{Resource, getrlimit};
@@ -56,13 +57,20 @@ pub(super) fn facts(path: &Path, config: &Config) -> Facts {
         firewall: firewall::firewall(&tree),
         numa_nodes: numa_nodes(&tree),
         cpu_problems: machine::problems(path, config),
-        listeners: config
-            .listeners
-            .iter()
-            .map(|listener| Carried { address: listener.address, by: provider::choose(listener) })
-            .collect(),
+        listeners: config.listeners.iter().map(carried).collect(),
         disks: disks::disks(&tree, config),
     }
+}
+
+fn carried(listener: &Listener) -> Carried {
+    let (address, by) = (listener.address, provider::choose(listener));
+    let refused = match by {
+        Choice::Soft(_) => soft_roce::may_listen(address.ip()).err(),
+        Choice::Verbs(_) => None,
+    };
+    // An address that is not there yet is another matter.
+    let refused = refused.filter(|absence| !absence.absent).map(|absence| absence.reason);
+    Carried { address, by, refused }
 }
 
 /// Makes a ring as a core does, with little memory, and gives it back.
