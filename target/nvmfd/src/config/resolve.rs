@@ -353,13 +353,18 @@ fn medium(ns: &RawNamespace, at: Range<usize>, problems: &mut Problems) -> Optio
     only_files("iopoll", ns.iopoll.as_ref().map(Spanned::span));
     if let Some(path) = &ns.path {
         let size = match &ns.size {
-            Some(size) => Some(bytes("namespace.size", size, least..=MAX_DISK, problems)?),
+            Some(size) => Some(blocks("namespace.size", size, least, MAX_DISK, problems)?),
             None => None,
         };
         let buffered = ns.buffered.as_ref().is_some_and(|buffered| *buffered.get_ref());
         super::outlets::no_zero_byte("namespace.path", path, problems);
         let file = Path::new(path.get_ref());
-        if !file.is_absolute() {
+        if file.as_os_str().is_empty() {
+            problems.push(
+                Problem::at(path.span(), "namespace.path: is empty")
+                    .hint("name a file or block device, as /srv/disk.img"),
+            );
+        } else if !file.is_absolute() {
             problems.push(
                 Problem::at(
                     path.span(),
@@ -372,10 +377,10 @@ fn medium(ns: &RawNamespace, at: Range<usize>, problems: &mut Problems) -> Optio
     }
     match (&ns.ram, &ns.null) {
         (Some(ram), _) => {
-            Some(Medium::Ram { size: bytes("namespace.ram", ram, least..=MAX_RAM, problems)? })
+            Some(Medium::Ram { size: blocks("namespace.ram", ram, least, MAX_RAM, problems)? })
         }
         (_, Some(null)) => {
-            Some(Medium::Null { size: bytes("namespace.null", null, least..=MAX_DISK, problems)? })
+            Some(Medium::Null { size: blocks("namespace.null", null, least, MAX_DISK, problems)? })
         }
         (None, None) => None,
     }
@@ -398,6 +403,24 @@ fn id<const N: usize>(
         Err(what) => what,
     };
     problems.push(Problem::at(value.span(), format!("namespace.{key}: {what}")));
+    None
+}
+
+/// The size of a disk with blocks of `block` bytes: hosts see whole blocks only.
+fn blocks(
+    key: &str,
+    size: &Spanned<RawSize>,
+    block: u64,
+    most: u64,
+    problems: &mut Problems,
+) -> Option<u64> {
+    let bytes = bytes(key, size, block..=most, problems)?;
+    if bytes.is_multiple_of(block) {
+        return Some(bytes);
+    }
+    let what = format!("{key}: {bytes} bytes are not whole blocks of {block}");
+    let (below, above) = (bytes / block * block, bytes.next_multiple_of(block));
+    problems.push(Problem::at(size.span(), what).hint(format!("take {below} or {above}")));
     None
 }
 

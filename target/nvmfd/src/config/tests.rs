@@ -412,6 +412,25 @@ fn a_log_level_that_is_none_is_refused_since_it_would_silence_the_log() {
 }
 
 #[test]
+fn a_disk_is_of_whole_blocks() {
+    let of = |disk: &str| errors(&with("path = \"/srv/disk.img\"", disk));
+    assert_eq!(
+        of("null = 1000"),
+        "nvmfd.toml:10:8: namespace.null: 1000 bytes are not whole blocks of 512\n  \
+         hint: take 512 or 1024"
+    );
+    assert!(of("ram = 4608\nblock_size = 4096").contains("whole blocks of 4096"));
+    let said = of("path = \"/srv/disk.img\"\nsize = 700");
+    assert!(said.contains("namespace.size: 700 bytes are not whole blocks of 512"), "{said}");
+}
+
+#[test]
+fn an_empty_path_is_said_to_be_empty() {
+    let said = errors(&with("/srv/disk.img", ""));
+    assert!(said.contains("10:8: namespace.path: is empty"), "{said}");
+}
+
+#[test]
 fn disks_know_their_lines() {
     let text = format!("{GOOD}[[subsystem.namespace]]\nram = 512\n");
     let lines: Vec<usize> = parsed(&text).subsystems[0].namespaces.iter().map(|d| d.line).collect();
