@@ -24,7 +24,7 @@ use own::Own;
 use std::collections::BTreeMap;
 use std::io::Write;
 use std::os::unix::fs::MetadataExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use uuid::Uuid;
 
@@ -70,6 +70,11 @@ pub(crate) fn run(path: &Path) -> ExitCode {
         }
         (false, _) => ExitCode::from(CONFIG_ERROR),
     }
+}
+
+/// The control socket that the file names, if it can be read and names one.
+pub(crate) fn socket_of(path: &Path) -> Option<PathBuf> {
+    config::load(path).ok()?.control.path
 }
 
 /// What a reload of the running daemon with the file would do.

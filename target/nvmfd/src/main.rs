@@ -48,7 +48,8 @@ fn main() -> ExitCode {
             check::diff_files(&other, &config)
         }
         Command::Check { config, diff: true, against: None, at } => {
-            with_daemon(at, |client| check::diff(client, &config))
+            let place = at.socket().or_else(|| check::socket_of(&config));
+            client::finish(Client::new(place).and_then(|client| check::diff(&client, &config)))
         }
         Command::Check { config, .. } => check::run(&config),
         Command::Serve { config } => serve::run(&config),

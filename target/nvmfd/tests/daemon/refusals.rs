@@ -182,6 +182,9 @@ fn a_diff_is_refused_as_the_reload_would_be() {
     assert!(said.contains("its folder must exist"), "{said}");
     daemon.configure(&namespace("2MiB"));
     assert_eq!(daemon.run(&diff), "nothing is different\n");
+    // The file names the socket, for whoever does not.
+    let output = program().args(diff).env_remove("NVMFD_SOCKET").output().unwrap();
+    assert_eq!(String::from_utf8_lossy(&output.stdout), "nothing is different\n", "{output:?}");
 }
 
 #[test]
