@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 /// What `nvmfd reload` prints.
 pub(crate) fn reload(client: &Client, json: bool) -> Result<String, CallError> {
-    told(client.call(Method::POST, "/v1/reload", Vec::new())?, json)
+    told(client.call(Method::POST, "/v1/reload", Vec::new())?, true, json)
 }
 
 /// What `nvmfd add` prints.
@@ -149,11 +149,12 @@ fn change(
 ) -> Result<String, CallError> {
     let body = serde_json::to_vec(fields).map_err(|e| CallError::Invalid(e.to_string()))?;
     let path = if save { format!("{path}?save=true") } else { path.to_owned() };
-    told(client.call(method, &path, body)?, json)
+    told(client.call(method, &path, body)?, save, json)
 }
 
-/// An outcome in words. What failed in part is an error of the command.
-fn told(outcome: Outcome, json: bool) -> Result<String, CallError> {
+/// An outcome in words, where `in_file` says whether the file asks for it. What failed in part is an
+/// error of the command.
+fn told(outcome: Outcome, in_file: bool, json: bool) -> Result<String, CallError> {
     if json {
         return Ok(pretty(&outcome));
     }
@@ -163,7 +164,11 @@ fn told(outcome: Outcome, json: bool) -> Result<String, CallError> {
         text.push_str(&format!("{line}\n"));
     }
     for setting in &restart {
-        text.push_str(&format!("! {setting}: stays as it is until a restart\n"));
+        let until = match in_file {
+            true => "stays as it is until a restart",
+            false => "takes a restart, which reads the file: --save writes it there",
+        };
+        text.push_str(&format!("! {setting}: {until}\n"));
     }
     if saved {
         text.push_str("written to the configuration file\n");
@@ -204,8 +209,8 @@ mod tests {
             failed: vec!["+ b: no".into()],
             ..Outcome::default()
         };
-        let said = told(outcome, false).unwrap_err().to_string();
+        let said = told(outcome, true, false).unwrap_err().to_string();
         assert_eq!(said, "+ a\nnot done:\n  + b: no");
-        assert_eq!(told(Outcome::default(), false).unwrap(), "nothing is different\n");
+        assert_eq!(told(Outcome::default(), true, false).unwrap(), "nothing is different\n");
     }
 }

@@ -125,7 +125,11 @@ fn every_kind_of_thing_is_listed_added_changed_and_removed() {
     assert_eq!(daemon.json(&["list", "listeners"]).as_array().unwrap().len(), 1);
 
     let said = daemon.run(&["set", "limits", "queue_depth=64"]);
-    assert_eq!(said, "! tuning.queue_depth: stays as it is until a restart\n");
+    // A restart reads the file, which does not have it.
+    let expected = "takes a restart, which reads the file: --save writes it there";
+    assert_eq!(said, format!("! tuning.queue_depth: {expected}\n"));
+    let said = daemon.run(&["set", "limits", "queue_depth=64", "--save"]);
+    assert!(said.starts_with("! tuning.queue_depth: stays as it is until a restart\n"), "{said}");
     for (args, why) in [
         (&["remove", "subsystem", B][..], "there is no subsystem"),
         (&["remove", "namespace", A, "3"], "there is no namespace 3"),
