@@ -529,8 +529,14 @@ impl Connector for Manager {
             }
         }
         let Some(local) = local else {
+            let what = "binding UDP port 4791";
             let source = last.unwrap_or_else(|| io::Error::other("no local address"));
-            return Err(CmError::System { what: "binding UDP port 4791", source });
+            if source.kind() == io::ErrorKind::AddrInUse {
+                let hint = "who listens at that address of this machine has the port there: have it \
+                            listen at 127.0.0.1, and connect there, for a host on the same machine";
+                return Err(CmError::Resources { what, source, hint });
+            }
+            return Err(CmError::System { what, source });
         };
         let mtu_code = mtu_code_to(local, to);
         let open = ActiveOpen {
