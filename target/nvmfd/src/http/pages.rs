@@ -25,7 +25,8 @@ struct Numbers {
 
 /// Answers a request at the metrics address.
 pub(super) async fn respond<B>(app: &App, request: &Request<B>) -> Response<Body> {
-    if *request.method() != Method::GET {
+    // Of an answer to HEAD the server sends the head only.
+    if ![Method::GET, Method::HEAD].contains(request.method()) {
         return failure(StatusCode::METHOD_NOT_ALLOWED, "this address is for reading only");
     }
     let answer = match request.uri().path() {

@@ -17,6 +17,9 @@ impl Object {
         let place = place.into();
         match value {
             Value::Object(fields) => Ok(Object { place, fields }),
+            other if place.is_empty() => {
+                Err(format!("must be an object with the target's parts, and is {}", short(&other)))
+            }
             other => Err(format!("{place}: must be an object, and is {}", short(&other))),
         }
     }

@@ -41,6 +41,9 @@ pub(super) fn read(mut root: Object) -> Result<Draft, String> {
     let mut bdevs = Bdevs::default();
     let mut unused = Vec::new();
     let mut calls = Vec::new();
+    if !root.has("subsystems") {
+        return Err("has no subsystems, so SPDK's save_config did not write it".to_owned());
+    }
     for mut part in root.objects("subsystems")? {
         if !part.has("subsystem") {
             return Err(format!("{}: names no part, so SPDK did not write it", part.place()));

@@ -93,7 +93,8 @@ fn a_file_keeps_the_blocks_that_the_kernel_gave_it_and_a_device_its_own() {
 fn a_file_of_the_wrong_kind_is_refused_with_what_it_is() {
     for (origin, text, why) in [
         (Origin::Nvmetcli, "{", "not JSON: EOF while parsing an object at line 1 column 1"),
-        (Origin::Nvmetcli, "[]", "must be an object, and is []"),
+        (Origin::Nvmetcli, "[]", "must be an object with the target's parts, and is []"),
+        (Origin::Spdk, "{}", "has no subsystems, so SPDK's save_config did not write it"),
         (Origin::Nvmetcli, "{}", "nvmetcli did not write it"),
         (Origin::Nvmetcli, "{\"hosts\": 7}", "hosts: must be a list, and is 7"),
         (

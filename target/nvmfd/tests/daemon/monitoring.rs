@@ -176,6 +176,17 @@ fn who_asks_for_openmetrics_gets_it_with_the_same_numbers() {
 }
 
 /// Runs promtool, where there is one; `None` where there is none.
+#[test]
+fn the_head_of_an_answer_may_be_asked_for_alone() {
+    let (_daemon, address) = start();
+    let mut stream = TcpStream::connect(&address).unwrap();
+    stream.write_all(b"HEAD /metrics HTTP/1.1\r\nhost: a\r\nconnection: close\r\n\r\n").unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
+    assert!(answer.ends_with("\r\n\r\n"), "{answer}");
+}
+
 fn promtool(args: &[&str], input: &str) -> Option<String> {
     let mut command = Command::new("promtool");
     command.args(args).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
