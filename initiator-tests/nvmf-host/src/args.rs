@@ -166,7 +166,7 @@ pub(crate) struct RangeArgs {
     /// How many blocks; by default all up to the end
     #[arg(long)]
     blocks: Option<u64>,
-    /// The same in bytes: 4096, 4KiB, 256MiB, 1GiB
+    /// How much, in bytes instead of blocks: 4096, 4KiB, 256MiB, 1GiB
     #[arg(long, conflicts_with = "blocks", value_parser = parse_size)]
     size: Option<u64>,
 }

@@ -52,6 +52,9 @@ pub(crate) enum CallError {
     /// The daemon's own words.
     #[error("{0}")]
     Refused(String),
+    /// The answer in JSON, of a change that was made in part or not at all.
+    #[error("{0}")]
+    Incomplete(String),
     /// What was to be sent cannot be.
     #[error("{0}")]
     Invalid(String),

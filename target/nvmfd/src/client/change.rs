@@ -155,6 +155,9 @@ fn change(
 /// An outcome in words, where `in_file` says whether the file asks for it. What failed in part is an
 /// error of the command.
 fn told(outcome: Outcome, in_file: bool, json: bool) -> Result<String, CallError> {
+    if json && !outcome.failed.is_empty() {
+        return Err(CallError::Incomplete(pretty(&outcome)));
+    }
     if json {
         return Ok(pretty(&outcome));
     }

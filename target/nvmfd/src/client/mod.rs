@@ -20,6 +20,7 @@ use std::process::ExitCode;
 pub(crate) fn finish(said: Result<String, CallError>) -> ExitCode {
     match said {
         Ok(text) => output::end(text, ExitCode::SUCCESS),
+        Err(CallError::Incomplete(json)) => output::end(json, ExitCode::from(crate::RUN_ERROR)),
         Err(error) => {
             let _ = writeln!(std::io::stderr(), "{error}");
             ExitCode::from(crate::RUN_ERROR)

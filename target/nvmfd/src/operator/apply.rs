@@ -198,7 +198,12 @@ impl Operator {
     }
 
     /// Whether a namespace's disk is open for reading only.
-    fn is_read_only(&self, standing: &Standing, nqn: &str, namespace: &Namespace) -> bool {
+    pub(super) fn is_read_only(
+        &self,
+        standing: &Standing,
+        nqn: &str,
+        namespace: &Namespace,
+    ) -> bool {
         let disk = standing.disks.get(&(nqn.to_owned(), namespace.nsid));
         disk.is_some_and(|(_, backing)| backing.geometry().read_only)
     }

@@ -28,7 +28,11 @@ impl Operator {
                     let is_own = file_of(namespace).is_some_and(|file| leaving.contains(&file));
                     (nqn, namespace, is_own)
                 }
-                Change::Grow { nqn, to } | Change::Unprotect { nqn, to } => (nqn, to, true),
+                Change::Grow { nqn, to } => (nqn, to, true),
+                // Else it is open for writing all along.
+                Change::Unprotect { nqn, to } if self.is_read_only(standing, nqn, to) => {
+                    (nqn, to, true)
+                }
                 Change::AddListener(listener) => {
                     problems.extend(cannot_listen(&standing.config, *listener).await);
                     continue;

@@ -256,6 +256,8 @@ fn what_of_a_file_fails_is_tried_again_with_the_next_reload_only() {
     assert_eq!(said, format!("+ namespace {A} 2: 1 MiB of memory\n"));
     let said = daemon.refuse(&["reload"]);
     assert!(said.contains("has the same identifier"), "{said}");
+    // In JSON that is an answer, and a failure all the same.
+    assert_eq!(daemon.refuse(&["reload", "--json"]), "");
 }
 
 #[test]

@@ -121,6 +121,8 @@ fn mend(disk: &Disk, error: &OpenError) -> Option<String> {
         OpenError::NotFound { .. } => {
             format!("truncate -s 10G {path} # or add a size to the namespace")
         }
+        OpenError::NotCreated { .. } => format!("truncate -s 10G {path} # or correct the path"),
+        OpenError::NotExtended { actual, .. } => format!("set size = {actual}, or leave it out"),
         OpenError::MediumReadOnly { .. } if disk.is_device => format!("blockdev --setrw {path}"),
         OpenError::MediumReadOnly { .. } => remount(mount?),
         OpenError::Create { source, .. } => match source.kind() {
