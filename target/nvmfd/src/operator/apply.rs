@@ -142,7 +142,9 @@ impl Operator {
                     } else {
                         let backing = opened.ready.remove(&key);
                         match backing {
-                            Some(backing) => self.add(standing, nqn, namespace, backing).await,
+                            Some(backing) => {
+                                self.add(standing, nqn, namespace, backing, &leaving).await
+                            }
                             None => Err("its disk was not opened".to_owned()),
                         }
                     }
@@ -247,15 +249,16 @@ impl Operator {
         self.step(step).await.map(drop)
     }
 
-    /// Serves an open disk.
+    /// Serves an open disk, by another number than those that are `leaving`.
     async fn add(
         &self,
         standing: &mut Standing,
         nqn: &str,
         namespace: &Namespace,
         backing: Arc<Backing>,
+        leaving: &[BackingId],
     ) -> Result<(), String> {
-        let id = self.ids.take().ok_or("there are too many disks")?;
+        let id = self.ids.take(leaving).ok_or("there are too many disks")?;
         let config = disks::namespace_config(namespace, id, &backing);
         self.step(Step::AddNamespace(nqn.to_owned(), config, backing.clone())).await?;
         standing.disks.insert((nqn.to_owned(), namespace.nsid), (id, backing));
@@ -272,7 +275,7 @@ impl Operator {
         namespace: &Namespace,
     ) -> Result<(), String> {
         let why = match open(namespace).await {
-            Ok(backing) => return self.add(standing, nqn, namespace, backing).await,
+            Ok(backing) => return self.add(standing, nqn, namespace, backing, &[]).await,
             Err(error) => error.to_string(),
         };
         let subsystem = before.subsystems.iter().find(|subsystem| subsystem.nqn == nqn);
@@ -280,7 +283,7 @@ impl Operator {
             .and_then(|subsystem| subsystem.namespaces.iter().find(|ns| ns.nsid == namespace.nsid));
         let Some(former) = former else { return Err(why) };
         let Ok(backing) = open(former).await else { return Err(why) };
-        self.add(standing, nqn, former, backing).await?;
+        self.add(standing, nqn, former, backing, &[]).await?;
         let change = Change::AddNamespace { nqn: nqn.to_owned(), namespace: former.clone() };
         change.record(&mut standing.config);
         Err(format!("{why}; it is served as before"))

@@ -20,10 +20,12 @@ impl Ids {
         Ids { taken, freed: Notify::new() }
     }
 
-    /// The lowest free number; none when there are no more.
-    pub(super) fn take(&self) -> Option<BackingId> {
+    /// The lowest free number that is none of `awaited`, of which somebody is still to see that they
+    /// are free; none when there are no more.
+    pub(super) fn take(&self, awaited: &[BackingId]) -> Option<BackingId> {
         let mut taken = self.lock();
-        let free = (0..MAX_BACKING_ID).find(|id| !taken.contains(id))?;
+        let fit = |id: &u32| !taken.contains(id) && !awaited.contains(&BackingId(*id));
+        let free = (0..MAX_BACKING_ID).find(fit)?;
         taken.insert(free);
         Some(BackingId(free))
     }
@@ -53,5 +55,21 @@ impl Ids {
 
     fn lock(&self) -> MutexGuard<'_, BTreeSet<u32>> {
         self.taken.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_number_that_is_waited_for_is_not_given_again_before_that_is_over() {
+        let ids = Ids::taken([BackingId(0), BackingId(1)].into_iter());
+        // It comes free before anybody waits.
+        ids.give_back(BackingId(1));
+        assert_eq!(ids.take(&[BackingId(1)]), Some(BackingId(2)));
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
+        assert!(runtime.block_on(ids.wait_free(BackingId(1), Duration::ZERO)));
+        assert_eq!(ids.take(&[]), Some(BackingId(1)));
     }
 }
