@@ -31,8 +31,9 @@ const WATCHED: Duration = Duration::from_secs(5);
 const WATCHES: usize = 4;
 /// Memory for a host with one I/O queue.
 const MOST_MEMORY: usize = 64 << 10;
-/// Processor time in percent of one, for each hundred hosts.
-const MOST_TIME: f64 = 1.0;
+/// Processor time in percent of one, for each hundred hosts. A daemon that is not optimised takes
+/// several times what users get, and more beside the other tests.
+const MOST_TIME: f64 = if cfg!(debug_assertions) { 3.0 } else { 1.0 };
 
 fn scale(name: &str, usual: usize) -> usize {
     std::env::var(name).map_or(usual, |text| text.parse().expect("a number"))
