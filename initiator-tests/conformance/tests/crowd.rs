@@ -31,9 +31,12 @@ const WATCHED: Duration = Duration::from_secs(5);
 const WATCHES: usize = 4;
 /// Memory for a host with one I/O queue.
 const MOST_MEMORY: usize = 64 << 10;
-/// Processor time in percent of one, for each hundred hosts. A daemon that is not optimised takes
-/// several times what users get, and more beside the other tests.
-const MOST_TIME: f64 = if cfg!(debug_assertions) { 3.0 } else { 1.0 };
+/// Processor time in percent of one, for each hundred hosts, of a daemon as users get it: one that is
+/// given as `NVMFD_PROGRAM`.
+const MOST_TIME: f64 = 1.0;
+/// The same of one that was built for the tests and is not optimised: alone on a machine, one had 0.4
+/// to 1.0 where an optimised one had 0.25.
+const MOST_TIME_UNOPTIMISED: f64 = 3.0;
 
 fn scale(name: &str, usual: usize) -> usize {
     std::env::var(name).map_or(usual, |text| text.parse().expect("a number"))
@@ -147,7 +150,10 @@ fn idle_hosts_take_little_memory_and_hardly_any_time() {
     let each = resident(&daemon).saturating_sub(before) / count;
 
     turn_all(&mut hosts, start, start.elapsed() + Duration::from_secs(1));
-    let most = MOST_TIME * (count as f64 / 100.0).max(1.0);
+    let given = std::env::var_os("NVMFD_PROGRAM").is_some();
+    let each_hundred =
+        if cfg!(debug_assertions) && !given { MOST_TIME_UNOPTIMISED } else { MOST_TIME };
+    let most = each_hundred * (count as f64 / 100.0).max(1.0);
     let mut percent = f64::INFINITY;
     for _ in 0..WATCHES {
         let (time, since) = (processor_time(&daemon), start.elapsed());

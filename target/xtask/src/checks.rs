@@ -176,6 +176,7 @@ pub(crate) fn test() -> Result<bool> {
     tally.step("instructions a command", || Ok(cost::run(&cost::CostArgs::default())?.into()));
     tally.step("soft-RoCE, a tenth of the packets lost", || Ok(run_loss(LOSS_SEEDS)?.into()));
     tally.step("Debian package", || Ok(deb::test()?.map_or_else(Outcome::default, Outcome::from)));
+    tally.step("idle hosts of an optimised daemon", || Ok(run_crowd()?.into()));
     // Under emulation each of the other cases takes minutes: they are run with User-Mode Linux.
     tally.linux("Linux host, distribution's kernel", true, || Boot::qemu("distro"));
     tally.linux("Linux host, newest kernel", true, || Boot::qemu("newest"));
@@ -200,6 +201,16 @@ fn run_sim(args: &[String]) -> Result<bool> {
         .args(["run", "--quiet", "--profile", "sim", "-p", "sim"])
         .args(["--bin", "sim", "--"])
         .args(args)
+        .status()?;
+    Ok(status.success())
+}
+
+/// What idle hosts cost, asked of the daemon that users get: the unit tests ask one that is not
+/// optimised.
+fn run_crowd() -> Result<bool> {
+    let status = build::cargo()?
+        .env("NVMFD_PROGRAM", build::daemon()?)
+        .args(["test", "--quiet", "-p", "conformance", "--test", "crowd"])
         .status()?;
     Ok(status.success())
 }
