@@ -557,10 +557,12 @@ impl BlockIo for Ring {
 
     /// At once while something done waits to be reported or has to be looked for, or when the kernel is to be tried again.
     fn timeout(&self) -> Option<Duration> {
-        if self.ready.is_empty() && !self.must_look() {
+        if !self.ready.is_empty() || self.must_look() {
+            Some(Duration::ZERO)
+        } else if self.slots.used() > 0 {
             self.retry_at
         } else {
-            Some(Duration::ZERO)
+            None // whatever was to be tried again has ended
         }
     }
 }

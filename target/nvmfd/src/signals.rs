@@ -24,14 +24,15 @@ impl Signals {
         let reload = Arc::new(AtomicBool::new(false));
         let (wake, write) = UnixStream::pair()?;
         wake.set_nonblocking(true)?;
+        // They act in this order. The pipe comes before the flags: whoever sees a flag and empties the
+        // pipe leaves nothing in it. And the first signal finds the flag unset, sets it and passes.
         for signal in [SIGTERM, SIGINT] {
-            // In this order: the first signal finds the flag unset, sets it and passes.
+            pipe::register(signal, write.try_clone()?)?;
             flag::register_conditional_shutdown(signal, 1, stop.clone())?;
             flag::register(signal, stop.clone())?;
-            pipe::register(signal, write.try_clone()?)?;
         }
-        flag::register(SIGHUP, reload.clone())?;
         pipe::register(SIGHUP, write)?;
+        flag::register(SIGHUP, reload.clone())?;
         Ok(Signals { stop, reload, wake })
     }
 

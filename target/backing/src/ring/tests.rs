@@ -211,6 +211,16 @@ fn buffers_and_files_need_not_be_registered() {
 }
 
 #[test]
+fn a_ring_with_nothing_under_way_has_nothing_to_try_again() {
+    let region = Arc::new(Region::map(65536, Pages::Normal).unwrap());
+    let mut ring = Ring::new(RingConfig::default(), region).unwrap();
+    // The kernel was short of memory once; what was to be tried again ended before the time came.
+    ring.retry_at = Some(Duration::from_millis(1));
+    assert_eq!(ring.poll(Duration::from_secs(1), &mut Vec::new()), 0);
+    assert_eq!(ring.timeout(), None, "a core would never sleep again");
+}
+
+#[test]
 fn a_buffer_across_two_registered_pieces_is_used_as_a_plain_one() {
     let mode = RingMode {
         single_issuer: true,

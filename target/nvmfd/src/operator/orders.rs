@@ -47,10 +47,10 @@ impl Desk {
         D: Device<Endpoint = C::Endpoint>,
         B: BlockIo<Backing = Arc<Backing>>,
     {
-        if self.orders.is_empty() {
+        if self.orders.is_quiet() {
             return;
         }
-        self.orders.awake(true);
+        self.orders.awake();
         self.orders.prepare_sleep();
         while let Some(order) = self.orders.try_recv() {
             // Whoever asked may have gone meanwhile.

@@ -74,6 +74,23 @@ fn who_does_not_hear_the_answer_keeps_nobody_waiting() {
 }
 
 #[test]
+fn the_daemon_sleeps_again_when_many_have_asked_at_once() {
+    let (daemon, _) = daemon();
+    for _ in 0..25 {
+        std::thread::scope(|scope| {
+            for _ in 0..8 {
+                scope.spawn(|| time(daemon.connect(), "/v1/status"));
+            }
+        });
+        std::thread::sleep(Duration::from_millis(20));
+        let before = daemon.control_ran();
+        std::thread::sleep(Duration::from_millis(100));
+        let ran = daemon.control_ran() - before;
+        assert!(ran < Duration::from_millis(25), "ran {ran:?} of 100 ms without anything to do");
+    }
+}
+
+#[test]
 fn who_says_nothing_is_hung_up_on() {
     let (daemon, _) = daemon();
     let mut idle = daemon.connect();

@@ -74,7 +74,6 @@ pub fn run_control<C, D, B>(
             std::hint::spin_loop();
             continue;
         }
-        let mut rang = false;
         inbox.prepare_sleep();
         control.arm();
         let before = clock.now();
@@ -88,9 +87,9 @@ pub fn run_control<C, D, B>(
             control.wait_sources(&mut sources);
             hooks.wait_sources(&mut sources);
             let until = [control.timeout(), hooks.timeout()].into_iter().flatten().min();
-            rang = sleep(&sources, before, until);
+            sleep(&sources, before, until);
         }
-        inbox.awake(rang);
+        inbox.awake();
     }
 }
 

@@ -177,7 +177,6 @@ fn run_core<D: Device, B: BlockIo>(
             std::hint::spin_loop();
             continue;
         }
-        let mut rang = false;
         inbox.prepare_sleep();
         core.arm();
         let before = options.clock.now();
@@ -186,12 +185,12 @@ fn run_core<D: Device, B: BlockIo>(
             sources.push(inbox.wait_source());
             core.wait_sources(&mut sources);
             let until = [core.timeout(), stop_by, pace.show_by()].into_iter().flatten().min();
-            rang = sleep(&sources, before, until);
+            sleep(&sources, before, until);
         } else {
             just_worked = true;
             pace.counted();
         }
-        inbox.awake(rang);
+        inbox.awake();
         for message in out.drain(..) {
             control.send(message);
         }

@@ -10,20 +10,18 @@ use std::time::Duration;
 /// dead core.
 const LONGEST: Duration = Duration::from_secs(60);
 
-/// Sleeps until a source is readable or `until` has come. Returns whether the first source, the
-/// thread's own bell, is readable.
-pub(super) fn sleep(sources: &[BorrowedFd<'_>], now: Now, until: Option<Now>) -> bool {
+/// Sleeps until a source is readable or `until` has come.
+pub(super) fn sleep(sources: &[BorrowedFd<'_>], now: Now, until: Option<Now>) {
     let left = until.map_or(LONGEST, |at| at.saturating_sub(now)).min(LONGEST);
     if left.is_zero() {
-        return false;
+        return;
     }
     let mut fds: Vec<PollFd<'_>> =
         sources.iter().map(|fd| PollFd::from_borrowed_fd(*fd, PollFlags::IN)).collect();
     let timeout =
         Timespec { tv_sec: left.as_secs() as i64, tv_nsec: i64::from(left.subsec_nanos()) };
     match poll(&mut fds, Some(&timeout)) {
-        Ok(_) => fds.first().is_some_and(|bell| !bell.revents().is_empty()),
-        Err(Errno::INTR | Errno::AGAIN | Errno::NOMEM) => false,
+        Ok(_) | Err(Errno::INTR | Errno::AGAIN | Errno::NOMEM) => {}
         // Every descriptor is open and borrowed for as long as this takes.
         Err(error) => panic!("poll(2) on our own descriptors failed: {error}"),
     }

@@ -64,6 +64,13 @@ impl Daemon {
         line.split_whitespace().nth(1).unwrap().parse().unwrap()
     }
 
+    /// How long its first thread, which answers for all of it, has run.
+    pub(crate) fn control_ran(&self) -> Duration {
+        let id = self.child.id();
+        let text = std::fs::read_to_string(format!("/proc/{id}/task/{id}/schedstat")).unwrap();
+        Duration::from_nanos(text.split(' ').next().unwrap().parse().unwrap())
+    }
+
     /// Descriptors that it has open.
     pub(crate) fn open_files(&self) -> usize {
         std::fs::read_dir(format!("/proc/{}/fd", self.child.id())).unwrap().count()
