@@ -4,9 +4,13 @@
 //! hands to the kernel as one segmented send. The kernel numbers the IPv4 identifications of a
 //! run's segments 0, 1, 2, …, and the ICRC covers them: so a packet is sealed with its place in
 //! its run.
+//!
+//! Where no wire lies between, a run arrives in one piece, and a peer of our own make takes it by
+//! the socket that its first packet is steered to: all of a run is for one core there.
 
 use crate::path::Path;
 use crate::psn::Psn;
+use crate::socket::steered_to;
 use crate::wire::headers::{BTH_LEN, Bth, DEFAULT_PKEY, ICRC_LEN, OPCODE_CNP, Opcode};
 use crate::wire::icrc::{Heads, Prefix};
 use crate::wire::packet::{packet_len, pad_len};
@@ -32,6 +36,8 @@ pub(crate) struct Run {
     pub(crate) count: usize,
     pub(crate) prefix: Prefix,
     pub(crate) traffic_class: u8,
+    /// How a peer of our own make steers it.
+    steered_to: u8,
 }
 
 /// Packets to send.
@@ -163,6 +169,7 @@ impl Batch {
             && let Some(run) = self.runs.last_mut()
             && run.prefix == path.prefix
             && run.traffic_class == path.traffic_class
+            && run.steered_to == steered_to(path.dest_qpn)
             && run.count < MAX_SEGMENTS
             && run.end - run.start + len <= MAX_RUN_BYTES
             && len <= run.segment
@@ -179,6 +186,7 @@ impl Batch {
             count: 1,
             prefix: path.prefix,
             traffic_class: path.traffic_class,
+            steered_to: steered_to(path.dest_qpn),
         });
         0
     }

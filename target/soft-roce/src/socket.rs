@@ -267,10 +267,15 @@ pub(crate) fn bind_group(
     Ok(group)
 }
 
-/// Which socket of the group takes a packet for this queue pair: the connection manager's for
-/// queue pair 1, else what the low eight bits say.
+/// The number of a queue pair of this core. Its low eight bits say which socket of the group takes
+/// its packets; those for queue pair 1 go to the first, the connection manager's.
 pub(crate) fn qpn_of(sequence: u16, core: u16) -> u32 {
     u32::from(sequence) << 8 | u32::from(core + 1)
+}
+
+/// Which socket of a group takes a packet for this queue pair.
+pub(crate) fn steered_to(qpn: u32) -> u8 {
+    if qpn == 1 { 0 } else { qpn as u8 }
 }
 
 fn steer(socket: &Socket) -> io::Result<()> {

@@ -86,6 +86,30 @@ fn packets_of_any_lengths_leave_together_and_arrive_right_and_in_order() {
 }
 
 #[test]
+fn packets_for_several_cores_come_to_each_in_one_batch() {
+    let addr = |last| IpAddr::from([127, 0, 93, last]);
+    let from = Socket::bind(addr(1), false, 0, 4 << 20).unwrap();
+    let group = bind_group(addr(2), 2, 0, 4 << 20).unwrap();
+    let mut batch = Batch::new(1 << 20, true);
+    const EACH: u32 = 8;
+    for psn in 0..EACH * 3 {
+        // In turns, as the acknowledgements of several queue pairs do: all of one length.
+        let dest_qpn = [1, qpn_of(7, 0), qpn_of(7, 1)][psn as usize % 3];
+        push(&mut batch, &Path { dest_qpn, ..path(addr(1), addr(2)) }, psn, 0);
+    }
+    send_all(&from, &mut batch);
+    for (socket, place) in group.iter().zip(0..) {
+        let mut came = Vec::new();
+        receive_all(socket, EACH as usize, |_, datagram, right| {
+            assert!(right);
+            came.push(crate::wire::packet::Packet::parse(datagram).unwrap().bth.psn);
+        });
+        let expected: Vec<Psn> = (0..EACH).map(|n| Psn::new(n * 3 + place)).collect();
+        assert_eq!(came, expected);
+    }
+}
+
+#[test]
 fn lone_runs_and_groups_do_not_change_each_other() {
     let addr = |last| IpAddr::from([127, 0, 92, last]);
     let ends = [1, 2].map(|last| Socket::bind(addr(last), false, 2, 4 << 20).unwrap());
