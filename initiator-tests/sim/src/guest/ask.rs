@@ -8,6 +8,19 @@ use nvme_spec_types::{Command, StatusCode};
 use rdma::Access;
 use region::Span;
 
+/// Which blocks a request is about.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Extent {
+    pub(super) volume: usize,
+    pub(super) lba: u64,
+    pub(super) blocks: u64,
+}
+
+impl Extent {
+    /// None at all.
+    pub(super) const NONE: Extent = Extent { volume: 0, lba: 0, blocks: 0 };
+}
+
 impl Guest {
     /// Makes one request; false when there was no room for it.
     pub(super) fn request(&mut self, shared: &mut Shared) -> bool {
@@ -173,7 +186,13 @@ impl Guest {
             Kind::Read | Kind::Compare(_) => shared.checker.begin(token),
             _ => {}
         }
-        self.submit(shared, token, command, data, kind, volume, lba, blocks, spans)
+        self.submit(
+            shared,
+            Request { command, data, token },
+            kind,
+            Extent { volume, lba, blocks },
+            spans,
+        )
     }
 
     fn zero(
@@ -227,7 +246,13 @@ impl Guest {
         shared.checker.write(token, vol.disk, &ranges, 0, durable, maybe);
         let first = ranges[0].0;
         let end = ranges.iter().map(|(first, count)| first + count).max().unwrap_or(first);
-        self.submit(shared, token, command, data, kind, volume, first, end - first, spans)
+        self.submit(
+            shared,
+            Request { command, data, token },
+            kind,
+            Extent { volume, lba: first, blocks: end - first },
+            spans,
+        )
     }
 
     fn flush(&mut self, shared: &mut Shared, volume: usize) -> bool {
@@ -237,7 +262,13 @@ impl Guest {
         shared.checker.begin(token);
         let command = commands::flush(if all { u32::MAX } else { vol.nsid });
         let kind = if all { Kind::FlushAll } else { Kind::Flush };
-        self.submit(shared, token, command, Payload::None, kind, volume, 0, 0, vec![])
+        self.submit(
+            shared,
+            Request { command, data: Payload::None, token },
+            kind,
+            Extent { volume, lba: 0, blocks: 0 },
+            vec![],
+        )
     }
 
     /// A command on the namespace that comes and goes.
@@ -251,7 +282,7 @@ impl Guest {
         };
         let invalidate = self.config.invalidate;
         let data = Payload::Keyed { spans: spans.clone(), access, invalidate };
-        self.submit(shared, token, command, data, Kind::Passing, 0, 0, 0, spans)
+        self.submit(shared, Request { command, data, token }, Kind::Passing, Extent::NONE, spans)
     }
 
     /// A command that must be refused.
@@ -290,7 +321,13 @@ impl Guest {
             }
         };
         // As many blocks from the start as any of them asks for that are there at all.
-        self.submit(shared, token, command, data, Kind::Wrong(status), volume, 0, 2, spans)
+        self.submit(
+            shared,
+            Request { command, data, token },
+            Kind::Wrong(status),
+            Extent { volume, lba: 0, blocks: 2 },
+            spans,
+        )
     }
 
     fn abort(&mut self, shared: &mut Shared) -> bool {
@@ -304,7 +341,13 @@ impl Guest {
         if let Some(op) = self.ops.get_mut(&target) {
             op.abort_asked = true;
         }
-        self.submit(shared, token, command, Payload::None, kind, 0, 0, 0, vec![])
+        self.submit(
+            shared,
+            Request { command, data: Payload::None, token },
+            kind,
+            Extent::NONE,
+            vec![],
+        )
     }
 
     fn admin(&mut self, shared: &mut Shared) -> bool {
@@ -329,42 +372,36 @@ impl Guest {
         }
         let token = shared.token();
         let kind = Kind::Admin;
-        self.submit(shared, token, command, data, kind, 0, 0, 0, spans)
+        self.submit(shared, Request { command, data, token }, kind, Extent::NONE, spans)
     }
 
-    #[allow(clippy::too_many_arguments)] // the parts of one record
+    /// Sends it on a queue that suits it; false when there was no room for it.
     pub(super) fn submit(
         &mut self,
         shared: &mut Shared,
-        token: u64,
-        command: Command,
-        data: Payload,
+        request: Request,
         kind: Kind,
-        volume: usize,
-        lba: u64,
-        blocks: u64,
+        extent: Extent,
         spans: Vec<Span>,
     ) -> bool {
         let queues = u64::from(self.host.io_queues()).max(1);
         let qid = if kind.is_admin() { 0 } else { self.rng.range(1, queues) as u16 };
-        self.submit_on(qid, shared, token, command, data, kind, volume, lba, blocks, spans)
+        self.submit_on(qid, shared, request, kind, extent, spans)
     }
 
-    #[allow(clippy::too_many_arguments)] // the parts of one record
+    /// The same on this queue.
     pub(super) fn submit_on(
         &mut self,
         qid: u16,
         shared: &mut Shared,
-        token: u64,
-        command: Command,
-        data: Payload,
+        request: Request,
         kind: Kind,
-        volume: usize,
-        lba: u64,
-        blocks: u64,
+        extent: Extent,
         spans: Vec<Span>,
     ) -> bool {
-        match self.host.submit(qid, Request { command, data, token }) {
+        let Extent { volume, lba, blocks } = extent;
+        let token = request.token;
+        match self.host.submit(qid, request) {
             Ok(cid) => {
                 let (abort_asked, abort_claimed) = (false, false);
                 let op = Op {

@@ -1,8 +1,9 @@
 //! Copy, within a namespace and from others.
 
+use super::ask::Extent;
 use super::{Guest, Kind, Op, Shared, Source};
 use crate::checker::Run;
-use initiator::{Payload, commands};
+use initiator::{Payload, Request, commands};
 use rdma::Access;
 
 /// Feature identifier of Host Behavior Support, and the size of its data.
@@ -96,7 +97,13 @@ impl Guest {
         let durable = fua || self.features.write_through;
         shared.checker.copy(token, vol.disk, lba, &runs, durable);
         let blocks = blocks - left;
-        self.submit(shared, token, command, data, Kind::Copy(sources), volume, lba, blocks, spans)
+        self.submit(
+            shared,
+            Request { command, data, token },
+            Kind::Copy(sources),
+            Extent { volume, lba, blocks },
+            spans,
+        )
     }
 
     /// Enables the format that names namespaces.
@@ -109,6 +116,12 @@ impl Guest {
         let (access, invalidate) = (Access::RemoteRead, self.config.invalidate);
         let data = Payload::Keyed { spans: spans.clone(), access, invalidate };
         let (token, command) = (shared.token(), commands::set_features(feature, 0));
-        self.submit(shared, token, command, data, Kind::EnableFormats, 0, 0, 0, spans)
+        self.submit(
+            shared,
+            Request { command, data, token },
+            Kind::EnableFormats,
+            Extent::NONE,
+            spans,
+        )
     }
 }

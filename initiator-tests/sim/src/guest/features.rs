@@ -1,7 +1,8 @@
 //! Features that a guest sets, and what follows from them for what it is told later.
 
+use super::ask::Extent;
 use super::{Guest, Kind, Op, Shared};
-use initiator::{Payload, commands};
+use initiator::{Payload, Request, commands};
 use nvme_spec_types::StatusCode;
 use rdma::Access;
 
@@ -69,7 +70,7 @@ impl Guest {
             Kind::Feature(Feature::ReadClock(_)) => commands::get_features(clock),
             _ => commands::get_features(*self.rng.pick(&READABLE)),
         };
-        self.submit(shared, token, command, data, kind, 0, 0, 0, spans)
+        self.submit(shared, Request { command, data, token }, kind, Extent::NONE, spans)
     }
 
     /// A command on a feature has ended.

@@ -3,8 +3,9 @@
 //! A host that was told reads which ones, and by that lets the controller tell it again. So every
 //! change while it is connected reaches it, whether it came alone or with others.
 
+use super::ask::Extent;
 use super::{Guest, Kind, Moment, Op, Shared};
-use initiator::{HostState, Payload, commands};
+use initiator::{HostState, Payload, Request, commands};
 use nvme_spec_types::AsyncEvent;
 use rdma::Access;
 
@@ -57,7 +58,13 @@ impl Guest {
         let data = Payload::Keyed { spans: spans.clone(), access, invalidate };
         let command = commands::get_log_page(page, u32::MAX, 0, len, false);
         let token = shared.token();
-        let asked = self.submit(shared, token, command, data, Kind::Changed, 0, 0, 0, spans);
+        let asked = self.submit(
+            shared,
+            Request { command, data, token },
+            Kind::Changed,
+            Extent::NONE,
+            spans,
+        );
         self.news.told &= !asked;
         asked
     }

@@ -5,9 +5,10 @@
 //! not there any more, and pairs were not atomic. Zeroes bring old content back, and copies do, once
 //! each. While the namespace moves to another backing of the same disk, pairs promise nothing.
 
+use super::ask::Extent;
 use super::{Guest, Kind, Op, Shared};
 use crate::pattern::Content;
-use initiator::{Payload, commands};
+use initiator::{Payload, Request, commands};
 use nvme_spec_types::{Completion, StatusCode};
 use rdma::Access;
 
@@ -56,8 +57,14 @@ impl Guest {
                     Payload::Keyed { spans: spans.clone(), access: Access::RemoteRead, invalidate }
                 }
             };
-            sent &=
-                self.submit_on(qid, shared, token, command, data, kind, volume, lba, blocks, spans);
+            sent &= self.submit_on(
+                qid,
+                shared,
+                Request { command, data, token },
+                kind,
+                Extent { volume, lba, blocks },
+                spans,
+            );
             // An Abort of one half would end the other too.
             if let Some(op) = self.ops.get_mut(&token) {
                 op.abort_asked = true;
@@ -77,7 +84,13 @@ impl Guest {
         let command = commands::verify(shared.volumes[volume].nsid, lba, blocks as u32, false);
         let token = shared.token();
         let (data, kind) = (Payload::None, Kind::Verify);
-        self.submit(shared, token, command, data, kind, volume, lba, blocks, vec![])
+        self.submit(
+            shared,
+            Request { command, data, token },
+            kind,
+            Extent { volume, lba, blocks },
+            vec![],
+        )
     }
 
     /// The first half has ended: notes it for the second.
