@@ -31,6 +31,34 @@ pub(crate) struct Io {
     pub(crate) blocks: u32,
 }
 
+/// A range in commands of as many blocks as a command may have, from its start to its end.
+#[derive(Debug)]
+pub(crate) struct Portions {
+    op: Op,
+    next: u64,
+    left: u64,
+    most: u32,
+}
+
+impl Portions {
+    /// `blocks` blocks from `slba`, at most `most` in a command.
+    pub(crate) fn new(op: Op, slba: u64, blocks: u64, most: u32) -> Portions {
+        Portions { op, next: slba, left: blocks, most }
+    }
+}
+
+impl Iterator for Portions {
+    type Item = Io;
+
+    fn next(&mut self) -> Option<Io> {
+        let blocks = self.left.min(u64::from(self.most)) as u32;
+        let io = Io { op: self.op, slba: self.next, blocks };
+        self.next += u64::from(blocks);
+        self.left -= u64::from(blocks);
+        (blocks > 0).then_some(io)
+    }
+}
+
 /// What a pump carries out.
 pub(crate) trait Work {
     /// The next command, or `None` when all were given out.
@@ -204,4 +232,17 @@ fn submit<C: Connector, D: HostDevice<Endpoint = C::Endpoint>>(
     };
     session.host.submit(slot.qid, Request { command, data, token })?;
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_range_is_given_out_once_and_ends_with_what_is_left() {
+        let portions = Portions::new(Op::Write, 5, 20, 8);
+        let all: Vec<_> = portions.map(|io| (io.slba, io.blocks)).collect();
+        assert_eq!(all, [(5, 8), (13, 8), (21, 4)]);
+        assert_eq!(Portions::new(Op::Read, 5, 0, 8).next(), None);
+    }
 }

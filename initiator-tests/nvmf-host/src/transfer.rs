@@ -3,7 +3,7 @@
 use crate::args::{IoArgs, Source};
 use crate::output::{put, say, write_bytes};
 use crate::progress;
-use crate::pump::{Io, Op, Pace, Work, pump};
+use crate::pump::{Io, Op, Pace, Portions, Work, pump};
 use crate::session::{Data, Session};
 use anyhow::{Context, Result, bail};
 use initiator::{NamespaceInfo, commands};
@@ -23,11 +23,8 @@ enum Sink {
 }
 
 struct Copy {
-    op: Op,
+    portions: Portions,
     first: u64,
-    next: u64,
-    end: u64,
-    blocks: u32,
     lba_shift: u8,
     source: Box<dyn Read>,
     sink: Sink,
@@ -36,14 +33,7 @@ struct Copy {
 
 impl Work for Copy {
     fn next(&mut self) -> Option<Io> {
-        let left = self.end - self.next;
-        if left == 0 {
-            return None;
-        }
-        let blocks = u64::from(self.blocks).min(left) as u32;
-        let io = Io { op: self.op, slba: self.next, blocks };
-        self.next += u64::from(blocks);
-        Some(io)
+        self.portions.next()
     }
 
     fn fill(&mut self, _io: &Io, buffer: &mut [u8]) -> Result<()> {
@@ -64,7 +54,7 @@ impl Work for Copy {
         /// Compare Failure (NVM Command Set 1.1, 3.3.1).
         const COMPARE_FAILURE: (u8, u8) = (2, 0x85);
         let status = completion.status;
-        if self.op == Op::Compare && (status.sct().0, status.sc()) == COMPARE_FAILURE {
+        if io.op == Op::Compare && (status.sct().0, status.sc()) == COMPARE_FAILURE {
             self.differ.push(io.slba);
             return Ok(());
         }
@@ -153,11 +143,8 @@ pub(crate) fn run<C: Connector, D: HostDevice<Endpoint = C::Endpoint>>(
         range.blocks = 1; // what fits a screen
     }
     let mut work = Copy {
-        op,
+        portions: Portions::new(op, range.slba, range.blocks, max),
         first: range.slba,
-        next: range.slba,
-        end: range.slba + range.blocks,
-        blocks: max,
         lba_shift: ns.lba_shift,
         source,
         sink,

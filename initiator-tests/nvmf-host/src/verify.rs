@@ -4,7 +4,7 @@ use crate::args::VerifyArgs;
 use crate::output::say;
 use crate::pattern::Pattern;
 use crate::progress;
-use crate::pump::{Io, Op, Pace, Work, pump};
+use crate::pump::{Io, Op, Pace, Portions, Work, pump};
 use crate::session::Session;
 use anyhow::{Result, bail};
 use initiator::NamespaceInfo;
@@ -14,11 +14,8 @@ use std::time::Instant;
 
 /// One pass over the range.
 struct Pass {
-    op: Op,
+    portions: Portions,
     pattern: Pattern,
-    next: u64,
-    end: u64,
-    blocks: u32,
     lba_len: usize,
     expected: Vec<u8>,
     /// Commands ended so far, and after how many to cut the connections, last first.
@@ -28,14 +25,7 @@ struct Pass {
 
 impl Work for Pass {
     fn next(&mut self) -> Option<Io> {
-        let left = self.end - self.next;
-        if left == 0 {
-            return None;
-        }
-        let blocks = u64::from(self.blocks).min(left) as u32;
-        let io = Io { op: self.op, slba: self.next, blocks };
-        self.next += u64::from(blocks);
-        Some(io)
+        self.portions.next()
     }
 
     fn fill(&mut self, io: &Io, buffer: &mut [u8]) -> Result<()> {
@@ -88,11 +78,8 @@ pub(crate) fn run<C: Connector, D: HostDevice<Endpoint = C::Endpoint>>(
             }
             let cuts = u64::from(args.kill_and_reconnect);
             let mut work = Pass {
-                op,
+                portions: Portions::new(op, range.slba, range.blocks, blocks),
                 pattern,
-                next: range.slba,
-                end: range.slba + range.blocks,
-                blocks,
                 lba_len: 1 << ns.lba_shift,
                 expected: vec![0; 1 << ns.lba_shift],
                 ended: 0,
