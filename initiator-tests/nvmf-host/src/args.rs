@@ -6,6 +6,7 @@ use anyhow::{Context, Result, bail};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use initiator::{ControllerInfo, NamespaceInfo};
 use nvme_spec_types::Nqn;
+use nvme_spec_types::rdma_cm::NVME_RDMA_PORT;
 use std::fs::File;
 use std::io::Read;
 use std::net::SocketAddr;
@@ -14,8 +15,6 @@ use std::time::Duration;
 
 /// The discovery subsystem's name.
 const DISCOVERY_NQN: &str = "nqn.2014-08.org.nvmexpress.discovery";
-/// The port that is meant when none is given.
-const DEFAULT_PORT: u16 = 4420;
 /// Commands of read, write and verify carry this much where the target takes it.
 const PREFERRED_IO: u32 = 128 << 10;
 
@@ -503,7 +502,7 @@ fn parse_address(text: &str) -> Result<SocketAddr, String> {
     }
     let ip = text.trim_start_matches('[').trim_end_matches(']');
     ip.parse()
-        .map(|ip| SocketAddr::new(ip, DEFAULT_PORT))
+        .map(|ip| SocketAddr::new(ip, NVME_RDMA_PORT))
         .map_err(|_| "an IP address, with or without :PORT, is wanted".to_owned())
 }
 

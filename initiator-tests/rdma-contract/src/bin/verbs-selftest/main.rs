@@ -1,6 +1,6 @@
 //! The contract of the RDMA seam on an RDMA device of this machine, both ends in this process.
 //!
-//! `verbs-selftest ADDRESS[:PORT] [OPTION…] [FILTER…]`: the address belongs to the device; options
+//! `verbs-selftest ADDRESS [OPTION…] [FILTER…]`: the address belongs to the device; options
 //! are those of a test program. `verbs-selftest ADDRESS removal` runs the check that needs help
 //! (see `removal.rs`). It ends with status 2 when there is no RDMA device.
 #![allow(clippy::print_stdout)] // what the helper of `removal` waits for
@@ -17,8 +17,8 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Instant;
 
-/// The port of NVMe over RDMA.
-const NVME_PORT: u16 = 4420;
+/// Where the contract's listening end is found: any port would do.
+const PORT: u16 = 4420;
 
 /// The verbs provider as the contract sees it.
 struct VerbsProvider {
@@ -54,15 +54,10 @@ impl Provider for VerbsProvider {
     }
 }
 
-fn parse(text: &str) -> Option<SocketAddr> {
-    let with_port = || Some(SocketAddr::new(text.parse::<IpAddr>().ok()?, NVME_PORT));
-    text.parse().ok().or_else(with_port)
-}
-
 fn main() -> ExitCode {
     let mut words: Vec<String> = std::env::args().collect();
-    let Some(address) = words.get(1).and_then(|text| parse(text)) else {
-        eprintln!("usage: verbs-selftest ADDRESS[:PORT] [removal | OPTION… FILTER…]");
+    let Some(ip) = words.get(1).and_then(|text| text.parse::<IpAddr>().ok()) else {
+        eprintln!("usage: verbs-selftest ADDRESS [removal | OPTION… FILTER…]");
         return ExitCode::from(2);
     };
     match rdma_verbs::devices() {
@@ -72,6 +67,7 @@ fn main() -> ExitCode {
             return ExitCode::from(2);
         }
     }
+    let address = SocketAddr::new(ip, PORT);
     let provider = move || VerbsProvider { address, start: Instant::now() };
     if words.get(2).is_some_and(|word| word == "removal") {
         removal::a_removed_device_is_let_go(&mut Bench::new(provider()));
