@@ -1,12 +1,13 @@
 //! A daemon for one test.
 
+use crate::address::own_address;
 use crate::offer::{self, ALLOWED_HOSTNQN, CLOSED_SUBNQN, Namespace, SUBNQN};
+use crate::process::Process;
 use nvme_spec_types::Nqn;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 /// Its control socket, in its folder.
@@ -87,8 +88,8 @@ impl Daemon {
     }
 
     /// Its process.
-    pub fn pid(&self) -> u32 {
-        self.child.id()
+    pub fn process(&self) -> Process {
+        Process(self.child.id())
     }
 
     /// What `nvmfd` with these words says about it, through its control socket.
@@ -147,14 +148,6 @@ fn given_disks() -> Vec<(u32, u32, String)> {
         disk(word).unwrap_or_else(|| panic!("NVMFD_DISKS: \"{word}\" is not MIB:BLOCK:PATH"))
     });
     disks.collect()
-}
-
-/// A loopback address for each daemon, likely not that of another process's.
-pub fn own_address() -> SocketAddr {
-    static NEXT: AtomicU32 = AtomicU32::new(1);
-    let count = NEXT.fetch_add(1, Ordering::Relaxed);
-    let process = std::process::id() as u8 & 0x7f | 0x40;
-    SocketAddr::from(([127, process, (count / 250) as u8, (count % 250) as u8 + 1], 4420))
 }
 
 /// The daemon's program: `NVMFD_PROGRAM`, else built beside the tests.

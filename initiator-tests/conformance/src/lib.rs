@@ -18,24 +18,28 @@
 //!
 //! A failed expectation panics: this is for tests only.
 
+mod address;
 pub mod cases;
 mod client;
 mod daemon;
 pub mod offer;
 mod place;
+mod process;
 mod runner;
 mod session;
 mod soft;
 #[cfg(feature = "verbs")]
 mod verbs;
 
+pub use address::own_address;
 pub use client::{Buffer, Client, Heard};
-pub use daemon::{Daemon, own_address};
+pub use daemon::Daemon;
 pub use place::{BareHost, HOST_MEMORY, Place, Running, Target};
+pub use process::Process;
 pub use runner::run;
 pub use session::{
     Session, assert_code, connect, connect_data, get_property, send_connect, set_property,
 };
-pub use soft::SoftPlace;
+pub use soft::{SoftPlace, soft_target};
 #[cfg(feature = "verbs")]
 pub use verbs::VerbsPlace;

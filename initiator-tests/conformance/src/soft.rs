@@ -1,6 +1,7 @@
 //! On soft-roce: a daemon on a loopback address that nobody else uses, or one that runs already.
 
-use crate::daemon::{Daemon, own_address};
+use crate::address::own_address;
+use crate::daemon::Daemon;
 use crate::offer::Namespace;
 use crate::place::{BareHost, HOST_MEMORY, Place, Running, Target};
 use initiator::Bare;
@@ -21,24 +22,28 @@ pub struct SoftPlace;
 struct SoftTarget {
     address: SocketAddr,
     subnqn: Nqn,
-    /// Kept until the end.
+    /// Kept until the end, where it is our own.
     daemon: Option<Daemon>,
     start: Instant,
 }
 
 impl Place for SoftPlace {
     fn start(&self, namespaces: &[Namespace]) -> Target {
-        let start = Instant::now();
         if let Ok(address) = std::env::var("CONFORMANCE_ADDRESS") {
             let address = address.parse().expect("CONFORMANCE_ADDRESS is IP:PORT");
             let nqn = std::env::var("CONFORMANCE_NQN").expect("CONFORMANCE_NQN is the subsystem");
             let subnqn = Nqn::new(&nqn).expect("a name");
-            return Target::new(SoftTarget { address, subnqn, daemon: None, start });
+            return soft_target(address, subnqn);
         }
         let daemon = Daemon::start(own_address(), "soft", namespaces);
         let (address, subnqn) = (daemon.address(), daemon.subnqn());
-        Target::new(SoftTarget { address, subnqn, daemon: Some(daemon), start })
+        Target::new(SoftTarget { address, subnqn, daemon: Some(daemon), start: Instant::now() })
     }
+}
+
+/// A target that runs already, and whoever started it ends it.
+pub fn soft_target(address: SocketAddr, subnqn: Nqn) -> Target {
+    Target::new(SoftTarget { address, subnqn, daemon: None, start: Instant::now() })
 }
 
 impl Running for SoftTarget {

@@ -8,18 +8,16 @@
 //!
 //! `CHURN_HOSTS` (64), `CHURN_ROUNDS` (20) and `CHURN_QUEUES` (4) scale it.
 
-use conformance::{Daemon, own_address};
-use initiator::controller::{ControllerConfig, Goodbye};
-use initiator::{Host, HostConfig, HostEvent, HostState, Pace, Payload, Request, commands};
-use nvme_spec_types::Nqn;
-use rdma::{Access, CoreIndex};
-use region::{Pages, Region, Span};
-use soft_roce::{Config, Manager, SoftDevice};
-use std::net::SocketAddr;
-use std::sync::Arc;
-use std::time::{Duration, Instant};
+mod common;
 
-type SoftHost = Host<Manager, SoftDevice>;
+use common::{Kind, SoftHost, scale};
+use conformance::{Daemon, own_address};
+use initiator::controller::Goodbye;
+use initiator::{HostEvent, HostState, Payload, Request, commands};
+use rdma::Access;
+use region::Span;
+use soft_roce::Config;
+use std::time::{Duration, Instant};
 
 const SUBNQN: &str = "nqn.2026-11.io.nvmfd:churn";
 /// Blocks of an I/O, and bytes of a block.
@@ -38,26 +36,12 @@ const REMEMBERED: Duration = Duration::from_secs(11);
 /// each queue would be more.
 const MAY_GROW: usize = 2 << 20;
 
-fn scale(name: &str, usual: usize) -> usize {
-    std::env::var(name).map_or(usual, |text| text.parse().expect("a number"))
-}
-
-fn open_files(daemon: &Daemon) -> usize {
-    std::fs::read_dir(format!("/proc/{}/fd", daemon.pid())).expect("a process").count()
-}
-
 /// Connections and queues that the daemon has, by its own account.
 fn tables(daemon: &Daemon) -> (u64, u64) {
     let said = daemon.ask(&["status", "--json"]);
     let status: serde_json::Value = serde_json::from_str(&said).expect("JSON");
     let count = |what: &str| status[what].as_u64().expect("a count");
     (count("connections"), count("queues"))
-}
-
-/// Memory of the daemon that is resident, in bytes.
-fn resident(daemon: &Daemon) -> usize {
-    let text = std::fs::read_to_string(format!("/proc/{}/statm", daemon.pid())).expect("a process");
-    text.split_whitespace().nth(1).expect("pages").parse::<usize>().expect("a number") * 4096
 }
 
 fn daemon(hosts: usize, queues: usize) -> Daemon {
@@ -71,37 +55,6 @@ fn daemon(hosts: usize, queues: usize) -> Daemon {
         hosts * (queues + 1),
     );
     Daemon::serve(address, &text)
-}
-
-fn host(target: SocketAddr, index: usize, queues: usize) -> SoftHost {
-    let controller = ControllerConfig {
-        subnqn: Nqn::new(SUBNQN).expect("a name"),
-        hostnqn: Nqn::new(&format!("nqn.2014-08.org.example:host{index}")).expect("a name"),
-        hostid: [index as u8 + 1; 16],
-        admin_entries: 32,
-        io_queues: queues as u16,
-        io_entries: 16,
-        kato_ms: 0,
-        flow_control: true,
-        async_events: 1,
-    };
-    let config = HostConfig {
-        target,
-        core: CoreIndex(0),
-        controller,
-        pace: Pace::Head,
-        responder_resources: 4,
-        invalidate: true,
-        connect_in_capsule: false,
-        attempt_timeout: Duration::from_secs(10),
-        // A host that comes before the places of the last round are free tries again.
-        reconnect_delay: Some(Duration::from_millis(20)),
-        lenient: false,
-    };
-    let region = Arc::new(Region::map(HOST_MEMORY, Pages::Normal).expect("memory"));
-    let mut manager = Manager::new(Config { shared_recv_depth: 0, ..Config::default() });
-    let device = manager.open_device(region.clone());
-    Host::new(config, region, manager, device)
 }
 
 struct Churn {
@@ -195,10 +148,19 @@ fn hosts_that_come_and_go_leave_nothing_in_the_daemon() {
     let (hosts, queues) = (scale("CHURN_HOSTS", 64), scale("CHURN_QUEUES", 4));
     let rounds = scale("CHURN_ROUNDS", 20);
     let daemon = daemon(hosts, queues);
-    let files = open_files(&daemon);
+    let files = daemon.process().open_files();
+    let kind = Kind {
+        target: daemon.address(),
+        subnqn: SUBNQN,
+        io_queues: queues,
+        io_entries: 16,
+        kato_ms: 0,
+        memory: HOST_MEMORY,
+        transport: Config { shared_recv_depth: 0, ..Config::default() },
+    };
     let mut churn = Churn {
         start: Instant::now(),
-        hosts: (0..hosts).map(|index| host(daemon.address(), index, queues)).collect(),
+        hosts: (0..hosts).map(|index| kind.host(index)).collect(),
         open: vec![Vec::new(); hosts],
     };
     // The first time shows how much memory all that takes at most, the second that it is enough.
@@ -208,8 +170,8 @@ fn hosts_that_come_and_go_leave_nothing_in_the_daemon() {
         let took = (churn.start.elapsed() - start).as_secs_f64();
         std::thread::sleep(REMEMBERED);
         assert_eq!(tables(&daemon), (0, 0), "connections and queues");
-        assert_eq!(open_files(&daemon), files, "descriptors");
-        let memory = resident(&daemon);
+        assert_eq!(daemon.process().open_files(), files, "descriptors");
+        let memory = daemon.process().memory();
         eprintln!(
             "{rounds} rounds of {hosts} hosts with {queues} queues in {took:.1} s: {} KiB \
              resident, {files} descriptors",

@@ -4,18 +4,13 @@
 //! `CROWD_HOSTS` (100) scales it. What is seen, also in a debug build, is a half and a third of the
 //! bounds; the test prints it.
 
-use conformance::{Daemon, own_address};
-use initiator::controller::ControllerConfig;
-use initiator::{Host, HostConfig, HostState, Pace};
-use nvme_spec_types::Nqn;
-use rdma::CoreIndex;
-use region::{Pages, Region};
-use soft_roce::{Config, Manager, SoftDevice};
-use std::net::SocketAddr;
-use std::sync::Arc;
-use std::time::{Duration, Instant};
+mod common;
 
-type SoftHost = Host<Manager, SoftDevice>;
+use common::{Kind, SoftHost, scale};
+use conformance::{Daemon, own_address};
+use initiator::HostState;
+use soft_roce::Config;
+use std::time::{Duration, Instant};
 
 const SUBNQN: &str = "nqn.2026-11.io.nvmfd:crowd";
 /// Entries of an I/O queue: what Linux hosts ask for.
@@ -38,10 +33,6 @@ const MOST_TIME: f64 = 1.0;
 /// to 1.0 where an optimised one had 0.25.
 const MOST_TIME_UNOPTIMISED: f64 = 3.0;
 
-fn scale(name: &str, usual: usize) -> usize {
-    std::env::var(name).map_or(usual, |text| text.parse().expect("a number"))
-}
-
 fn daemon(hosts: usize, queues: usize) -> Daemon {
     let address = own_address();
     let text = format!(
@@ -55,39 +46,18 @@ fn daemon(hosts: usize, queues: usize) -> Daemon {
     Daemon::serve(address, &text)
 }
 
-fn host(target: SocketAddr, index: usize, queues: usize) -> SoftHost {
-    let mut hostid = [1; 16];
-    hostid[..8].copy_from_slice(&(index as u64).to_le_bytes());
-    let controller = ControllerConfig {
-        subnqn: Nqn::new(SUBNQN).expect("a name"),
-        hostnqn: Nqn::new(&format!("nqn.2014-08.org.example:host{index}")).expect("a name"),
-        hostid,
-        admin_entries: 32,
-        io_queues: queues as u16,
+/// Hosts of this daemon; small, since there are many in this process.
+fn kind(daemon: &Daemon, queues: usize) -> Kind {
+    let socket_buffer = 64 << 10;
+    Kind {
+        target: daemon.address(),
+        subnqn: SUBNQN,
+        io_queues: queues,
         io_entries: ENTRIES,
         kato_ms: KATO_MS,
-        flow_control: true,
-        async_events: 1,
-    };
-    let config = HostConfig {
-        target,
-        core: CoreIndex(0),
-        controller,
-        pace: Pace::Head,
-        responder_resources: 4,
-        invalidate: true,
-        connect_in_capsule: false,
-        attempt_timeout: Duration::from_secs(10),
-        reconnect_delay: Some(Duration::from_millis(20)),
-        lenient: false,
-    };
-    let memory = (queues * usize::from(ENTRIES) + 64) * (16 << 10);
-    let region = Arc::new(Region::map(memory, Pages::Normal).expect("memory"));
-    let socket_buffer = 64 << 10;
-    let manager = Config { shared_recv_depth: 0, socket_buffer, ..Config::default() };
-    let mut manager = Manager::new(manager);
-    let device = manager.open_device(region.clone());
-    Host::new(config, region, manager, device)
+        memory: (queues * usize::from(ENTRIES) + 64) * (16 << 10),
+        transport: Config { shared_recv_depth: 0, socket_buffer, ..Config::default() },
+    }
 }
 
 /// Gives all hosts turns until this time.
@@ -107,32 +77,17 @@ fn turn_all(hosts: &mut [SoftHost], start: Instant, until: Duration) {
     }
 }
 
-/// Memory of the daemon that is resident, in bytes.
-fn resident(daemon: &Daemon) -> usize {
-    let text = std::fs::read_to_string(format!("/proc/{}/statm", daemon.pid())).expect("a process");
-    text.split_whitespace().nth(1).expect("pages").parse::<usize>().expect("a number") * 4096
-}
-
-/// Processor time of the daemon's threads, in nanoseconds.
-fn processor_time(daemon: &Daemon) -> u64 {
-    let threads = std::fs::read_dir(format!("/proc/{}/task", daemon.pid())).expect("a process");
-    let of = |thread: std::fs::DirEntry| {
-        let text = std::fs::read_to_string(thread.path().join("schedstat")).expect("a thread");
-        text.split_whitespace().next().expect("a time").parse::<u64>().expect("a number")
-    };
-    threads.map(|thread| of(thread.expect("a thread"))).sum()
-}
-
 #[test]
 fn idle_hosts_take_little_memory_and_hardly_any_time() {
     let (count, queues) = (scale("CROWD_HOSTS", 100), scale("CROWD_QUEUES", 1));
     let daemon = daemon(count + 1, queues);
+    let (kind, process) = (kind(&daemon, queues), daemon.process());
     let start = Instant::now();
     // The first host makes what is there once for all.
-    let mut hosts = vec![host(daemon.address(), 0, queues)];
+    let mut hosts = vec![kind.host(0)];
     let connect = |hosts: &mut Vec<SoftHost>, more: std::ops::Range<usize>| {
         for index in more {
-            hosts.push(host(daemon.address(), index, queues));
+            hosts.push(kind.host(index));
         }
         for host in hosts.iter_mut().filter(|host| host.state() != HostState::Live) {
             host.connect(start.elapsed());
@@ -143,11 +98,11 @@ fn idle_hosts_take_little_memory_and_hardly_any_time() {
         }
     };
     connect(&mut hosts, 0..0);
-    let before = resident(&daemon);
+    let before = process.memory();
     for first in (1..=count).step_by(20) {
         connect(&mut hosts, first..(first + 20).min(count + 1));
     }
-    let each = resident(&daemon).saturating_sub(before) / count;
+    let each = process.memory().saturating_sub(before) / count;
 
     turn_all(&mut hosts, start, start.elapsed() + Duration::from_secs(1));
     let given = std::env::var_os("NVMFD_PROGRAM").is_some();
@@ -156,9 +111,9 @@ fn idle_hosts_take_little_memory_and_hardly_any_time() {
     let most = each_hundred * (count as f64 / 100.0).max(1.0);
     let mut percent = f64::INFINITY;
     for _ in 0..WATCHES {
-        let (time, since) = (processor_time(&daemon), start.elapsed());
+        let (time, since) = (process.processor_time(), start.elapsed());
         turn_all(&mut hosts, start, since + WATCHED);
-        let used = Duration::from_nanos(processor_time(&daemon) - time);
+        let used = process.processor_time() - time;
         let now = used.as_secs_f64() / (start.elapsed() - since).as_secs_f64() * 100.0;
         percent = percent.min(now);
         if percent < most {

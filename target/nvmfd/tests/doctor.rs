@@ -1,9 +1,6 @@
 //! `nvmfd doctor` as a process, on whatever machine this is.
 
-#[path = "daemon/common/address.rs"]
-mod address;
-
-use address::own_address;
+use conformance::own_address;
 use std::net::{SocketAddr, UdpSocket};
 use std::path::Path;
 use std::process::{Command, Output};
@@ -28,7 +25,7 @@ fn doctor(folder: &Path, address: &str, disk: &str, more: &[&str]) -> Output {
 fn a_machine_that_can_serve_is_told_so_in_words_and_in_json() {
     let folder = tempfile::tempdir().unwrap();
     let disk = format!("{{ path = \"{}\", size = \"1MiB\" }}", folder.path().join("a").display());
-    let address = own_address();
+    let address = own_address().to_string();
     let output = doctor(folder.path(), &address, &disk, &[]);
     let said = String::from_utf8(output.stdout).unwrap();
     assert_eq!(output.status.code(), Some(0), "{said}");
@@ -45,7 +42,7 @@ fn a_machine_that_can_serve_is_told_so_in_words_and_in_json() {
 #[test]
 fn a_port_that_a_program_has_and_a_disk_that_is_not_there_are_faults() {
     let folder = tempfile::tempdir().unwrap();
-    let address = own_address();
+    let address = own_address().to_string();
     let mut at: SocketAddr = address.parse().unwrap();
     at.set_port(4791);
     let _taken = UdpSocket::bind(at).unwrap();

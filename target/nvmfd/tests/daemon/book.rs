@@ -74,7 +74,7 @@ fn what_the_pages_tell_operators_to_type_works() {
         let folder = tempfile::tempdir().unwrap();
         let text = here(&configuration(page, &all), folder.path(), ADDRESS);
         let daemon = Daemon::start(&text);
-        let _host = host::connect(&daemon.address, DISK);
+        let _host = host(&daemon.address, DISK);
         for line in page.commands() {
             let Some(output) = run(&line, &daemon) else { continue };
             let said = String::from_utf8_lossy(&output.stdout);

@@ -41,7 +41,7 @@ fn judge(mut times: Vec<Duration>) {
 #[test]
 fn six_hundred_who_say_nothing_or_half_of_it_keep_nobody_waiting() {
     let (daemon, metrics) = daemon();
-    let before = daemon.open_files();
+    let before = daemon.process().open_files();
     let idle: Vec<(UnixStream, TcpStream)> = (0..CROWD)
         .map(|n| {
             let mut pair = (daemon.connect(), TcpStream::connect(&metrics).unwrap());
@@ -55,7 +55,7 @@ fn six_hundred_who_say_nothing_or_half_of_it_keep_nobody_waiting() {
         .collect();
     judge((0..20).map(|_| time(daemon.connect(), "/v1/status")).collect());
     judge((0..20).map(|_| time(TcpStream::connect(&metrics).unwrap(), "/metrics")).collect());
-    assert!(daemon.open_files() < before + 300, "{}", daemon.open_files());
+    assert!(daemon.process().open_files() < before + 300, "{}", daemon.process().open_files());
     drop(idle);
 }
 
@@ -83,9 +83,9 @@ fn the_daemon_sleeps_again_when_many_have_asked_at_once() {
             }
         });
         std::thread::sleep(Duration::from_millis(20));
-        let before = daemon.control_ran();
+        let before = daemon.process().first_thread_time();
         std::thread::sleep(Duration::from_millis(100));
-        let ran = daemon.control_ran() - before;
+        let ran = daemon.process().first_thread_time() - before;
         assert!(ran < Duration::from_millis(25), "ran {ran:?} of 100 ms without anything to do");
     }
 }

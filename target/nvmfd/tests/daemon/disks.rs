@@ -32,7 +32,7 @@ fn metric(address: &str, name: &str) -> String {
 #[test]
 fn a_cut_file_is_told_once_wherever_one_looks_until_an_operator_knows() {
     let (daemon, metrics, file) = start("cut");
-    let mut host = host::connect(&daemon.address, A);
+    let mut host = host(&daemon.address, A);
     host.fill_blocks(0, 8, 1);
     assert!(metric(&metrics, "nvmfd_namespace_disk_well").ends_with(" 1.0"));
     let handle = File::options().write(true).open(&file).unwrap();

@@ -81,7 +81,7 @@ fn a_daemon_that_is_stopped_is_told_to_be() {
 #[test]
 fn hosts_outlast_a_daemon_that_is_stopped_for_a_moment() {
     let daemon = Daemon::start(RAM);
-    let mut host = crate::common::host::connect(&daemon.address, A);
+    let mut host = crate::common::host(&daemon.address, A);
     std::thread::scope(|scope| {
         let pauses = scope.spawn(|| {
             for _ in 0..2 {

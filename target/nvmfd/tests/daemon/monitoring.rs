@@ -23,7 +23,7 @@ fn start() -> (Daemon, String) {
 
 /// A host that has written and read ten times.
 fn at_work(daemon: &Daemon) -> Session {
-    let mut host = host::connect(&daemon.address, A);
+    let mut host = host(&daemon.address, A);
     for n in 0..10 {
         host.fill_blocks(n, 8, 1);
         host.read_blocks(n, 8);

@@ -162,7 +162,7 @@ fn a_disk_that_was_opened_for_reading_is_opened_for_writing_or_stays_as_it_is() 
     assert_eq!(daemon.json(&["show", "namespace", A, "1"])["read_only"], true);
     drop(other);
     daemon.run(&["set", "namespace", A, "1", "read_only=false"]);
-    let mut host = crate::common::host::connect(&daemon.address, A);
+    let mut host = crate::common::host(&daemon.address, A);
     host.fill_blocks(0, 8, 7);
     assert_eq!(host.read_blocks(0, 8), vec![7; 8 * 512]);
 }
@@ -174,7 +174,7 @@ fn a_refused_change_changes_nothing_and_is_forgotten() {
     let disk = disk.to_str().unwrap();
     daemon.run(&["add", "namespace", A, "--path", disk, "--size", "3MiB", "--nsid", "1"]);
     daemon.run(&["set", "namespace", A, "1", "read_only=true"]);
-    let mut host = crate::common::host::connect(&daemon.address, A);
+    let mut host = crate::common::host(&daemon.address, A);
     for settings in [
         &["size=1MiB"][..],
         &["size=1MiB", "read_only=false"],
@@ -335,7 +335,7 @@ fn a_host_at_work_does_not_notice_fifty_reloads() {
     let daemon = Daemon::start(&subsystem(A, &ram("1MiB")));
     let file = daemon.path("disk");
     std::fs::write(&file, vec![0; 1 << 20]).unwrap();
-    let mut host = crate::common::host::connect(&daemon.address, A);
+    let mut host = crate::common::host(&daemon.address, A);
     std::thread::scope(|scope| {
         let reloads = scope.spawn(|| {
             let disk = format!("[[subsystem.namespace]]\npath = \"{}\"\n", file.display());
@@ -412,7 +412,7 @@ fn a_change_is_made_whole_though_its_caller_hangs_up() {
 fn slow_and_failed_commands_are_told() {
     let drill = "inject = { delay_ms = 20, error_every = 4 }\n[log]\nslow_ms = 5\n";
     let daemon = Daemon::start(&(subsystem(A, &ram("1MiB")) + drill));
-    let mut host = crate::common::host::connect(&daemon.address, A);
+    let mut host = crate::common::host(&daemon.address, A);
     let buffer = host.buffer(512, 0);
     for n in 0..4 {
         host.io(initiator::commands::read(1, n, 1, false), buffer);

@@ -38,7 +38,7 @@ fn a_browser_shows_hosts_disks_and_lines_that_move() {
         "[metrics]\naddress = \"{address}\"\n[[subsystem]]\nnqn = \"{A}\"\n\
          allow_any_host = true\nnamespace = [{{ ram = \"1MiB\" }}]\n"
     ));
-    let mut host = host::connect(&daemon.address, A);
+    let mut host = host(&daemon.address, A);
     let dom = std::thread::scope(|scope| {
         let browser = scope.spawn(|| drawn(&format!("http://{address}/"), &daemon.path("browser")));
         while !browser.is_finished() {

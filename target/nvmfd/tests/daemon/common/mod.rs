@@ -1,10 +1,7 @@
 //! A daemon for one test, spoken to as an operator does.
 
-mod address;
-pub(crate) mod host;
-
-pub(crate) use address::own_address;
-
+use conformance::{Process, Session, soft_target};
+use nvme_spec_types::Nqn;
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
@@ -57,23 +54,8 @@ impl Daemon {
         }
     }
 
-    /// Memory that it has, in KiB.
-    pub(crate) fn memory_kib(&self) -> u64 {
-        let status = std::fs::read_to_string(format!("/proc/{}/status", self.child.id())).unwrap();
-        let line = status.lines().find(|line| line.starts_with("VmRSS:")).unwrap();
-        line.split_whitespace().nth(1).unwrap().parse().unwrap()
-    }
-
-    /// How long its first thread, which answers for all of it, has run.
-    pub(crate) fn control_ran(&self) -> Duration {
-        let id = self.child.id();
-        let text = std::fs::read_to_string(format!("/proc/{id}/task/{id}/schedstat")).unwrap();
-        Duration::from_nanos(text.split(' ').next().unwrap().parse().unwrap())
-    }
-
-    /// Descriptors that it has open.
-    pub(crate) fn open_files(&self) -> usize {
-        std::fs::read_dir(format!("/proc/{}/fd", self.child.id())).unwrap().count()
+    pub(crate) fn process(&self) -> Process {
+        Process(self.child.id())
     }
 
     /// Writes the configuration anew.
@@ -140,6 +122,16 @@ impl Drop for Daemon {
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
+}
+
+/// An address that no other daemon listens on.
+pub(crate) fn own_address() -> String {
+    conformance::own_address().to_string()
+}
+
+/// A host with a controller of that subsystem and one I/O queue.
+pub(crate) fn host(address: &str, subnqn: &str) -> Session {
+    Session::new(&soft_target(address.parse().unwrap(), Nqn::new(subnqn).unwrap()))
 }
 
 pub(crate) fn program() -> Command {
