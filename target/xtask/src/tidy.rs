@@ -12,6 +12,7 @@ use anyhow::{Context, Result};
 use serde_json::Value;
 
 mod compliance;
+mod map;
 #[cfg(test)]
 mod tests;
 
@@ -54,8 +55,7 @@ const IMPORTS: &[(&str, &[&str])] = &[
             "soft-roce",
         ],
     ),
-    // The command-line host opens real devices, so it names providers too.
-    ("initiator", &["nvme-spec-types", "rdma", "rdma-verbs", "region", "soft-roce"]),
+    ("initiator", &["nvme-spec-types", "rdma", "region"]),
     ("sim", &["backing", "initiator", "nvme-spec-types", "nvmf", "rdma", "reactor", "region"]),
     ("conformance", &["initiator", "nvme-spec-types", "rdma", "rdma-verbs", "region", "soft-roce"]),
     ("rdma-contract", &["rdma", "rdma-verbs", "region"]),
@@ -96,19 +96,26 @@ pub(crate) fn check(root: &Path, metadata: &str) -> Result<Vec<Offence>> {
     let mut offences = imports(metadata)?;
     offences.extend(layout(root)?);
     let mut known = compliance::Known::default();
-    let mut table = None;
+    let (mut table, mut map) = (None, None);
+    let mut all = Vec::new();
     for path in files(root)? {
         let name = path.to_string_lossy();
+        all.push(name.clone().into_owned());
         // Binary files have no lines to check.
         if let Ok(text) = fs::read_to_string(root.join(&path)) {
             offences.extend(text_rules(&name, &text));
             known.note(&name, &text);
             if name == compliance::PAGE {
                 table = Some(text);
+            } else if name == map::PAGE {
+                map = Some(text);
             }
         }
     }
     offences.extend(table.iter().flat_map(|table| compliance::check(table, &known)));
+    if let Some(map) = map {
+        offences.extend(map::check(&map, &all));
+    }
     Ok(offences)
 }
 
