@@ -55,7 +55,7 @@ impl Kind {
             lenient: false,
         };
         let region = Arc::new(Region::map(self.memory, Pages::Normal).expect("memory"));
-        let mut manager = Manager::new(self.transport.clone());
+        let mut manager = Manager::new(self.transport);
         let device = manager.open_device(region.clone());
         Host::new(config, region, manager, device)
     }

@@ -2,21 +2,24 @@
 
 mod wire;
 
-use conformance::Daemon;
-use std::net::{IpAddr, Ipv4Addr};
+use conformance::{Daemon, own_address};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::process::Command;
 use std::sync::atomic::Ordering;
 use wire::Wire;
+
+fn v4(address: SocketAddr) -> Ipv4Addr {
+    let IpAddr::V4(ip) = address.ip() else { panic!("an IPv4 address") };
+    ip
+}
 
 #[test]
 fn verify_is_clean_through_loss_repetition_and_reordering() {
     // LOSS_MIB=1024 for a long run; it wants an optimised build.
     let mib: u32 = std::env::var("LOSS_MIB").map_or(16, |text| text.parse().expect("a number"));
     let daemon = Daemon::with_ram(mib);
-    let IpAddr::V4(target) = daemon.address().ip() else { panic!("an IPv4 address") };
-    let [a, b, c, d] = target.octets();
-    let near = Ipv4Addr::new(a, b, c + 100, d);
-    let far = Ipv4Addr::new(a, b, c + 101, d);
+    let target = v4(daemon.address());
+    let (near, far) = (v4(own_address()), v4(own_address()));
     let wire = Wire::new(near, far, target);
     let out = Command::new(env!("CARGO_BIN_EXE_nvmf-host"))
         .args(["--provider", "soft", "--address", &near.to_string()])
