@@ -1,8 +1,8 @@
 //! Many hosts are connected and do nothing: they cost the daemon little memory and hardly any time.
 //!
 //! Each host has an admin queue, `CROWD_QUEUES` (1) I/O queues of 128 entries and a keep-alive.
-//! `CROWD_HOSTS` (100) scales it. What is seen, also in a debug build, is a half and a third of the
-//! bounds; the test prints it.
+//! `CROWD_HOSTS` (25) scales it. What is seen, also in a debug build, is a half and a third of the
+//! bounds; the test prints it. `cargo xtask test` also asks an optimised daemon with a hundred.
 
 mod common;
 
@@ -79,7 +79,7 @@ fn turn_all(hosts: &mut [SoftHost], start: Instant, until: Duration) {
 
 #[test]
 fn idle_hosts_take_little_memory_and_hardly_any_time() {
-    let (count, queues) = (scale("CROWD_HOSTS", 100), scale("CROWD_QUEUES", 1));
+    let (count, queues) = (scale("CROWD_HOSTS", 25), scale("CROWD_QUEUES", 1));
     let daemon = daemon(count + 1, queues);
     let (kind, process) = (kind(&daemon, queues), daemon.process());
     let start = Instant::now();
@@ -108,7 +108,8 @@ fn idle_hosts_take_little_memory_and_hardly_any_time() {
     let given = std::env::var_os("NVMFD_PROGRAM").is_some();
     let each_hundred =
         if cfg!(debug_assertions) && !given { MOST_TIME_UNOPTIMISED } else { MOST_TIME };
-    let most = each_hundred * (count as f64 / 100.0).max(1.0);
+    // A few hosts cost more each, since a turn of the daemon serves fewer of them.
+    let most = each_hundred * (count as f64 / 100.0).max(0.5);
     let mut percent = f64::INFINITY;
     for _ in 0..WATCHES {
         let (time, since) = (process.processor_time(), start.elapsed());
