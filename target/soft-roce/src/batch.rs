@@ -6,7 +6,8 @@
 //! its run.
 //!
 //! Where no wire lies between, a run arrives in one piece, and a peer of our own make takes it by
-//! the socket that its first packet is steered to: all of a run is for one core there.
+//! the socket that its first packet is steered to: all of a run is for one core there, which then
+//! has nothing to hand over to others.
 
 use crate::path::Path;
 use crate::psn::Psn;
@@ -21,7 +22,7 @@ const MAX_SEGMENTS: usize = 64;
 const MAX_RUN_BYTES: usize = 65_000;
 
 /// Room that any packet fits: headers, 4096 bytes and the ICRC.
-const MAX_PACKET: usize = 4200;
+pub(crate) const MAX_PACKET: usize = 4200;
 
 /// Reserved bytes of a congestion notification.
 const NOTIFICATION_LEN: usize = 16;

@@ -1,10 +1,10 @@
 //! A core's device: its engine and its sockets.
 
 use crate::batch::Batch;
-use crate::check::Check;
 use crate::endpoint::Endpoint;
 use crate::engine::{Counters, Engine};
-use crate::socket::{Buffers, Socket};
+use crate::intake::Intake;
+use crate::socket::Socket;
 use rdma::{
     Access, Attached, Device, HostDevice, Now, PollSource, QpId, RecvQueueId, RecvWr, RemoteAddr,
     SendWr, Wc, WireCounters,
@@ -34,8 +34,7 @@ pub struct SoftDevice {
     /// One for each local address that a queue pair of this core was set up at.
     sockets: Vec<Arc<Socket>>,
     batch: Batch,
-    buffers: Buffers,
-    check: Check,
+    intake: Intake,
     /// Runs of packets that the kernel did not take.
     unsent: u64,
     /// When to try again to send what the kernel had no room for.
@@ -48,8 +47,7 @@ impl SoftDevice {
             engine: Engine::new(region, shared_depth, seed),
             sockets: Vec::new(),
             batch: Batch::new(BATCH_LEN, true),
-            buffers: Buffers::new(),
-            check: Check::default(),
+            intake: Intake::new(),
             unsent: 0,
             blocked: None,
         }
@@ -57,7 +55,13 @@ impl SoftDevice {
 
     /// What this device counted.
     pub fn counters(&self) -> Counters {
-        Counters { damaged: self.check.damaged, unsent: self.unsent, ..self.engine.counters }
+        Counters {
+            damaged: self.intake.damaged(),
+            passed_on: self.intake.passed_on,
+            overrun: self.intake.overrun,
+            unsent: self.unsent,
+            ..self.engine.counters
+        }
     }
 
     /// Sends what is in the batch. When the kernel has no room the rest stays for later.
@@ -90,18 +94,9 @@ impl SoftDevice {
 
     fn receive(&mut self, now: Now) {
         for socket in &self.sockets {
-            for _ in 0..MAX_RECEIVES {
-                let local = socket.local();
-                let (engine, check) = (&mut self.engine, &mut self.check);
-                let count = socket.receive(&mut self.buffers, |from, index, marked, datagram| {
-                    if check.is_right(from, local, index, datagram) {
-                        engine.on_datagram(now, from.ip(), marked, datagram);
-                    }
-                });
-                if count < crate::socket::RECV_BATCH {
-                    break;
-                }
-            }
+            self.intake.receive(socket, MAX_RECEIVES, |from, marked, datagram| {
+                self.engine.on_datagram(now, from, marked, datagram);
+            });
         }
     }
 }
@@ -162,11 +157,12 @@ impl Device for SoftDevice {
     }
 
     fn arm(&mut self) {
-        // A socket with a datagram in it is readable: there is nothing to ask for.
+        // A socket with a datagram in it is readable, and a bell that was rung: there is nothing to
+        // ask for.
     }
 
     fn wait_sources<'a>(&'a self, out: &mut Vec<PollSource<'a>>) {
-        out.extend(self.sockets.iter().map(|socket| socket.fd()));
+        out.extend(self.sockets.iter().flat_map(|socket| socket.wait_sources()));
     }
 
     fn timeout(&self) -> Option<Now> {
@@ -187,10 +183,10 @@ impl Device for SoftDevice {
     fn counters(&self) -> WireCounters {
         let counters = SoftDevice::counters(self);
         WireCounters {
-            received: counters.received + counters.damaged,
+            received: counters.received + counters.damaged + counters.overrun,
             sent: counters.sent,
             resent: counters.retransmitted,
-            discarded: counters.malformed + counters.stray + counters.damaged,
+            discarded: counters.malformed + counters.stray + counters.damaged + counters.overrun,
             congestion: counters.congestion,
             failed: counters.failed,
         }

@@ -44,6 +44,10 @@ pub struct Counters {
     pub congestion: u64,
     /// Packets whose integrity check was wrong.
     pub damaged: u64,
+    /// Packets that came to this core's sockets and went on to another core.
+    pub passed_on: u64,
+    /// Packets for another core that were lost, since that one did not keep up.
+    pub overrun: u64,
     /// Runs of packets that the kernel had no room for.
     pub unsent: u64,
 }

@@ -11,7 +11,7 @@
 //! - `engine`: the queue pairs of one core;
 //! - `cm`: connections;
 //!
-//! and sockets are at the edge: `socket`, `sites`, `device`, `manager`.
+//! and sockets are at the edge: `socket`, `sites`, `intake`, `exchange`, `device`, `manager`.
 //!
 //! Sources: InfiniBand Architecture Specification vol. 1 release 1.2.1 and annexes A11 (RDMA IP CM)
 //! and A17 (RoCEv2).
@@ -24,8 +24,10 @@ mod config;
 mod device;
 mod endpoint;
 mod engine;
+mod exchange;
 #[cfg(feature = "fuzzing")]
 pub mod fuzzing;
+mod intake;
 mod manager;
 mod memory;
 mod pace;

@@ -1,15 +1,15 @@
 //! The connection half of the provider: the machine of `cm`, sockets, and queue pair numbers.
 
 use crate::batch::{Batch, Header};
-use crate::check::Check;
 use crate::cm::{ActiveOpen, Datagram, Event, Machine, Reply};
 use crate::config::Config;
 use crate::device::SoftDevice;
 use crate::endpoint::{Endpoint, Peer};
+use crate::intake::Intake;
 use crate::path::Path;
 use crate::psn::Psn;
 use crate::sites::{Sites, local_addresses, mtu_code_to, route_to, try_out};
-use crate::socket::{Buffers, qpn_of};
+use crate::socket::qpn_of;
 use crate::wire::ROCE_PORT;
 use crate::wire::cm::{CM_QKEY, CM_QPN, MAD_LEN, Mad, Req, mtu_bytes};
 use crate::wire::headers::{Deth, Kind, Opcode, Part};
@@ -85,8 +85,7 @@ pub struct Manager {
     look_at: Option<Now>,
     /// Whether sites are open just for a last message.
     closing: bool,
-    buffers: Buffers,
-    check: Check,
+    intake: Intake,
     batch: Batch,
 }
 
@@ -112,8 +111,7 @@ impl Manager {
             events: VecDeque::new(),
             look_at: None,
             closing: false,
-            buffers: Buffers::new(),
-            check: Check::default(),
+            intake: Intake::new(),
             batch: Batch::new(1 << 16, false),
             config,
         }
@@ -208,19 +206,9 @@ impl Manager {
     fn receive(&mut self, now: Now) {
         let mut mads = Vec::new();
         for (local, site) in self.sites.iter() {
-            for _ in 0..MAX_RECEIVES {
-                let check = &mut self.check;
-                let count = site.control.receive(&mut self.buffers, |from, index, _, datagram| {
-                    if check.is_right(from, *local, index, datagram)
-                        && let Some(mad) = mad_of(datagram)
-                    {
-                        mads.push((*local, from.ip(), mad));
-                    }
-                });
-                if count < crate::socket::RECV_BATCH {
-                    break;
-                }
-            }
+            self.intake.receive(&site.control, MAX_RECEIVES, |from, _, datagram| {
+                mads.extend(mad_of(datagram).map(|mad| (*local, from, mad)));
+            });
         }
         for (local, from, mad) in mads {
             let listeners = &self.listeners;
@@ -493,7 +481,7 @@ impl ConnectionManager for Manager {
     }
 
     fn wait_sources<'a>(&'a self, out: &mut Vec<PollSource<'a>>) {
-        out.extend(self.sites.iter().map(|(_, site)| site.control.fd()));
+        out.extend(self.sites.iter().flat_map(|(_, site)| site.control.wait_sources()));
     }
 
     fn timeout(&self) -> Option<Now> {

@@ -1,10 +1,11 @@
 //! UDP sockets: one for the connection manager and one for each core at every local address.
 //!
 //! All sockets of an address share port 4791. A small filter in the kernel steers each packet to
-//! the socket of the core that its destination queue pair number names, so that a core never sees
-//! another's packets.
+//! the socket of the core that its destination queue pair number names. Packets that the kernel
+//! has joined go to one socket together, and are sorted there (`intake`).
 
 use crate::batch::{Batch, Run};
+use crate::exchange::{Seat, seats};
 use crate::wire::ROCE_PORT;
 use nix::sys::socket::{ControlMessage, MsgFlags, SockaddrStorage, sendmsg, setsockopt, sockopt};
 use nix::{setsockopt_impl, sockopt_impl};
@@ -31,6 +32,8 @@ pub(crate) struct Socket {
     socket: socket2::Socket,
     state: UdpSocketState,
     local: IpAddr,
+    /// Its place among those that share the port at its address.
+    seat: Option<Seat>,
     /// What the kernel granted of the receive buffer asked for, in bytes.
     granted: usize,
     /// Bytes at which the kernel cuts what is sent into packets; 0 when it does not.
@@ -68,14 +71,20 @@ impl std::fmt::Debug for Buffers {
 }
 
 impl Socket {
-    fn bind(local: IpAddr, shared: bool, traffic_class: u8, buffer: usize) -> io::Result<Socket> {
+    /// A socket that has the port for itself, or shares it with those that it has a seat among.
+    fn bind(
+        local: IpAddr,
+        seat: Option<Seat>,
+        traffic_class: u8,
+        buffer: usize,
+    ) -> io::Result<Socket> {
         let addr = SocketAddr::new(local, ROCE_PORT);
         let socket = socket2::Socket::new(
             Domain::for_address(addr),
             Type::DGRAM.nonblocking().cloexec(),
             Some(Protocol::UDP),
         )?;
-        if shared {
+        if seat.is_some() {
             socket.set_reuse_port(true)?;
         }
         if local.is_ipv6() {
@@ -109,12 +118,18 @@ impl Socket {
         // The kernel reports twice what it counts as payload.
         let granted = socket.recv_buffer_size()? / 2;
         let segments = AtomicBool::new(state.max_gso_segments() > 1);
-        Ok(Socket { socket, state, local, granted, segment: AtomicUsize::new(0), segments })
+        let segment = AtomicUsize::new(0);
+        Ok(Socket { socket, state, local, seat, granted, segment, segments })
     }
 
     /// The address that it is bound to.
     pub(crate) fn local(&self) -> IpAddr {
         self.local
+    }
+
+    /// Its place among those that share the port, if it does.
+    pub(crate) fn seat(&self) -> Option<&Seat> {
+        self.seat.as_ref()
     }
 
     /// What the kernel granted of the receive buffer, in bytes.
@@ -127,8 +142,9 @@ impl Socket {
         self.segments.load(Ordering::Relaxed)
     }
 
-    pub(crate) fn fd(&self) -> BorrowedFd<'_> {
-        self.socket.as_fd()
+    /// What becomes readable when there is something for this socket's thread.
+    pub(crate) fn wait_sources(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
+        std::iter::once(self.socket.as_fd()).chain(self.seat.as_ref().map(Seat::bell))
     }
 
     /// Receives what is there, one system call's worth, and hands over each datagram with its
@@ -246,7 +262,7 @@ impl Socket {
 
 /// Whether nobody else has the port at that address.
 pub(crate) fn try_bind(local: IpAddr) -> io::Result<()> {
-    Socket::bind(local, false, 0, 1 << 16).map(drop)
+    Socket::bind(local, None, 0, 1 << 16).map(drop)
 }
 
 /// Sockets of one local address: the connection manager's, then one for each core.
@@ -260,8 +276,8 @@ pub(crate) fn bind_group(
     // has it before sharing it among ourselves.
     try_bind(local)?;
     let mut group = Vec::with_capacity(usize::from(cores) + 1);
-    for _ in 0..=cores {
-        group.push(Socket::bind(local, true, traffic_class, buffer)?);
+    for seat in seats(cores as u8 + 1)? {
+        group.push(Socket::bind(local, Some(seat), traffic_class, buffer)?);
     }
     steer(&group[0])?;
     Ok(group)
@@ -276,6 +292,12 @@ pub(crate) fn qpn_of(sequence: u16, core: u16) -> u32 {
 /// Which socket of a group takes a packet for this queue pair.
 pub(crate) fn steered_to(qpn: u32) -> u8 {
     if qpn == 1 { 0 } else { qpn as u8 }
+}
+
+/// Which socket of a group takes this datagram, if it says so.
+pub(crate) fn addressee(datagram: &[u8]) -> Option<u8> {
+    let qpn = datagram.get(5..8)?; // behind the BTH's congestion bits
+    Some(steered_to(u32::from_be_bytes([0, qpn[0], qpn[1], qpn[2]])))
 }
 
 fn steer(socket: &Socket) -> io::Result<()> {
