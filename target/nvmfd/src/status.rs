@@ -26,6 +26,8 @@ pub(crate) struct Picture {
     pub(crate) subsystems: Vec<Subsystem>,
     pub(crate) connections: Vec<Connection>,
     pub(crate) listeners: Vec<Listener>,
+    /// What was done on namespaces that are no more.
+    pub(crate) removed: Io,
     /// Queues from the connect request to the last trace.
     pub(crate) queues: usize,
     /// What became of connections.
@@ -175,6 +177,7 @@ where
         subsystems: target.subsystems().map(subsystem).collect(),
         connections: target.controllers().map(|status| connection(now, &status)).collect(),
         listeners: control.listeners().map(listener).collect(),
+        removed: target.removed_totals().into(),
         queues: control.queue_count(),
         control: control.stats(),
         control_core: Shown::of(control.core()),

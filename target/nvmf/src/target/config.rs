@@ -164,7 +164,9 @@ impl Target {
         self.names.remove(&subsystem.nqn);
         const REASON: &str = "the subsystem was removed";
         self.end_controllers(|_, key| (key.subsystem == id).then_some(REASON), out);
-        subsystem.namespaces.clear();
+        for (_, namespace) in std::mem::take(&mut subsystem.namespaces) {
+            self.removed += namespace.totals();
+        }
         out.push(TargetAction::Publish(subsystem.renew_view()));
         self.discovery_changed(|hostnqn| subsystem.allows(hostnqn), out);
         Ok(())
@@ -245,6 +247,7 @@ impl Target {
             return Err(ConfigError::UnknownNamespace(nsid));
         };
         let before = std::mem::replace(place, Namespace::new(config, &target));
+        self.removed += before.totals();
         for controller in self.controllers.values_mut().filter(|c| c.key.subsystem == id) {
             controller.features.forget_namespace(nsid);
         }
@@ -266,6 +269,7 @@ impl Target {
         let Some(removed) = subsystem.namespaces.remove(&nsid) else {
             return Err(ConfigError::UnknownNamespace(nsid));
         };
+        self.removed += removed.totals();
         self.namespace_changed(id, nsid, out);
         Ok(removed.config)
     }

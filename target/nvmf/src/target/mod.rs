@@ -49,7 +49,7 @@ pub use config::{ConfigError, MAX_REFERRALS};
 pub use status::{ControllerStatus, NamespaceStatus, QueueStatus, SubsystemStatus};
 pub use subsystem::DISCOVERY_SUBSYSTEM;
 
-use crate::view::HostLimits;
+use crate::view::{HostLimits, IoTotals};
 use crate::{QueueKey, Slot, SubsystemRef};
 use abort::PendingAbort;
 use controller::{Controller, ControllerKey};
@@ -82,6 +82,8 @@ pub struct Target {
     flushes: BTreeMap<(QueueKey, Slot), PendingFlush>,
     /// Controllers that ended since their hosts were not heard in time.
     keep_alive_expiries: u64,
+    /// What was counted on namespaces that are no more.
+    removed: IoTotals,
     /// The time of the first event: power-on hours count from here.
     started: Option<Duration>,
 }
@@ -135,6 +137,7 @@ impl Target {
             next_abort: 0,
             flushes: BTreeMap::new(),
             keep_alive_expiries: 0,
+            removed: IoTotals::default(),
             started: None,
         }
     }

@@ -104,6 +104,12 @@ impl Target {
         })
     }
 
+    /// What was counted until they went, over all namespaces that were removed or replaced. What their
+    /// last commands, still at work then, do afterwards is left out.
+    pub fn removed_totals(&self) -> IoTotals {
+        self.removed
+    }
+
     /// The ports of the configuration, by rising id.
     pub fn ports(&self) -> impl Iterator<Item = &PortConfig> + '_ {
         self.ports.values()

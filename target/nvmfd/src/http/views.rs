@@ -30,7 +30,7 @@ pub(crate) struct Status {
     pub(crate) listeners_up: usize,
     pub(crate) listeners_down: usize,
     pub(crate) data_cores: usize,
-    /// What was done on all namespaces that there are now.
+    /// What was done on all namespaces since the start, those included that are no more.
     pub(crate) io: Io,
     /// What has become of disks since they were opened, a line each.
     pub(crate) troubles: Vec<String>,
@@ -40,7 +40,7 @@ impl Status {
     pub(super) fn of(picture: &Picture, config: &std::path::Path, data_cores: usize) -> Status {
         let namespaces = || picture.namespaces();
         let up = picture.listeners.iter().filter(|listener| listener.state == "up").count();
-        let mut io = Io::default();
+        let mut io = picture.removed;
         for namespace in namespaces() {
             io += namespace.io;
         }

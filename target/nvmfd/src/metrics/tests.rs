@@ -42,6 +42,7 @@ fn picture() -> Picture {
         subsystems: vec![subsystem],
         connections: Vec::new(),
         listeners: vec![listener],
+        removed: Io::default(),
         queues: 2,
         control: ControlStats { keep_alive_expiries: 2, ..ControlStats::default() },
         control_core: Shown::default(),

@@ -134,6 +134,28 @@ fn a_removed_namespace_is_returned_and_gone_from_the_view() {
 }
 
 #[test]
+fn what_was_counted_on_namespaces_outlasts_them() {
+    let mut bench = Bench::new();
+    let id = bench.subsystem;
+    add(&mut bench, namespace_config(2)).unwrap();
+    add(&mut bench, namespace_config(3)).unwrap();
+    let count = |bench: &mut Bench| {
+        let view = published(bench).pop().unwrap();
+        view.namespaces.iter().for_each(|ns| ns.counters[0].count_error());
+    };
+    let errors = |bench: &Bench| bench.target.removed_totals().errors;
+    count(&mut bench);
+    bench.target.remove_namespace(id, 2, &mut bench.out).unwrap();
+    assert_eq!(errors(&bench), 1);
+    let other = NamespaceConfig { uuid: [9; 16], ..namespace_config(3) };
+    bench.target.replace_namespace(id, other, &mut bench.out).unwrap();
+    assert_eq!(errors(&bench), 2);
+    count(&mut bench);
+    bench.target.remove_subsystem(id, &mut bench.out).unwrap();
+    assert_eq!(errors(&bench), 5, "two of the first and one of its successor");
+}
+
+#[test]
 fn subsystems_that_cannot_be_are_refused() {
     let mut bench = Bench::new();
     let mut add = |change: fn(&mut SubsystemConfig)| {
