@@ -57,10 +57,14 @@ fn answers(first: u64, second: u64) -> Answers {
 }
 
 fn screen(view: &View, sample: &Sample) -> Vec<String> {
-    let mut terminal = Terminal::new(TestBackend::new(120, 24)).unwrap();
+    screen_of(120, view, sample)
+}
+
+fn screen_of(columns: u16, view: &View, sample: &Sample) -> Vec<String> {
+    let mut terminal = Terminal::new(TestBackend::new(columns, 24)).unwrap();
     terminal.draw(|frame| view.draw(frame, sample)).unwrap();
     let buffer = terminal.backend().buffer().clone();
-    let rows = buffer.content.chunks(120);
+    let rows = buffer.content.chunks(columns.into());
     rows.map(|row| row.iter().map(|cell| cell.symbol()).collect()).collect()
 }
 
@@ -70,8 +74,10 @@ fn two_seconds_later() -> Sample {
     first.next(answers(5000, 10), start + Duration::from_secs(2))
 }
 
+/// The line with these words, whatever is between them.
 fn place(screen: &[String], text: &str) -> usize {
-    let found = screen.iter().position(|line| line.contains(text));
+    let words = |line: &String| line.split_whitespace().collect::<Vec<_>>().join(" ");
+    let found = screen.iter().position(|line| words(line).contains(text));
     found.unwrap_or_else(|| panic!("no {text} in\n{}", screen.join("\n")))
 }
 
@@ -79,7 +85,7 @@ fn place(screen: &[String], text: &str) -> usize {
 fn rates_are_told_for_a_second() {
     let screen = screen(&View::default(), &two_seconds_later());
     assert!(screen[0].contains("listeners DOWN: 1  2.0k commands/s"), "{}", screen[0]);
-    let row = &screen[place(&screen, "nqn.a        1")];
+    let row = &screen[place(&screen, "nqn.a 1")];
     assert!(row.contains("2.0k") && row.contains("7.8 MiB"), "{row}");
     let row = &screen[place(&screen, "nqn.host")];
     assert!(row.contains("2.0k") && row.contains("20.0 ms"), "{row}");
@@ -99,8 +105,7 @@ fn tables_are_sorted_by_the_chosen_column_and_reversed() {
     let sample = two_seconds_later();
     let first_is = |view: &View, nsid: &str, other: &str| {
         let screen = screen(view, &sample);
-        place(&screen, &format!("nqn.a        {nsid}"))
-            < place(&screen, &format!("nqn.a        {other}"))
+        place(&screen, &format!("nqn.a {nsid}")) < place(&screen, &format!("nqn.a {other}"))
     };
     for _ in 0..3 {
         view.next_order();
@@ -118,4 +123,26 @@ fn a_small_terminal_is_no_fault() {
     let mut terminal = Terminal::new(TestBackend::new(8, 3)).unwrap();
     let sample = two_seconds_later();
     terminal.draw(|frame| View::default().draw(frame, &sample)).unwrap();
+}
+
+#[test]
+fn names_are_whole_where_there_is_room_and_keep_their_ends_where_there_is_not() {
+    let nqn = "nqn.2026-11.io.nvmfd:databases";
+    let host = "nqn.2014-08.org.nvmexpress:uuid:0bd8bd7c-30c9-44a4-8b0f-0c7d3e3f9a11";
+    let mut answers = answers(1000, 10);
+    answers.namespaces.iter_mut().for_each(|ns| ns.subsystem = nqn.to_owned());
+    answers.connections[0].host = host.to_owned();
+    answers.connections[0].subsystem = nqn.to_owned();
+    let sample = Sample::first(answers, Instant::now());
+    let narrow = screen_of(100, &View::default(), &sample);
+    place(&narrow, &format!("{nqn} 1 "));
+    place(&narrow, "WRITTEN/s ERRORS");
+    // Numbers are whole, and of the name its ends.
+    let row = &narrow[place(&narrow, "10.0.0.2:1")];
+    assert!(
+        row.contains("3f9a11  ") && row.contains("│nqn.2014") && row.contains("20.0 ms"),
+        "{row}"
+    );
+    let wide = screen_of(160, &View::default(), &sample);
+    place(&wide, host);
 }

@@ -24,6 +24,8 @@ pub(super) struct View {
 }
 
 const TITLES: [&str; 3] = ["namespaces", "hosts", "cores"];
+/// Columns of the screen between two of a table.
+const SPACING: usize = 2;
 const HEADERS: [&[&str]; 3] = [&NAMESPACES, &HOSTS, &CORES];
 
 impl View {
@@ -87,11 +89,18 @@ impl View {
         let order = self.orders[at];
         sort(&mut rows, order);
         let header = HEADERS[at];
-        let widths = (0..header.len()).map(|column| {
-            let cells = rows.iter().map(|row| row[column].shown.chars().count());
-            let widest = cells.chain([header[column].chars().count() + 2]).max().unwrap_or(0);
-            Constraint::Length(widest as u16)
-        });
+        let mut widths: Vec<usize> = (0..header.len())
+            .map(|column| {
+                let cells = rows.iter().map(|row| row[column].shown.chars().count());
+                // The arrow and its space.
+                let arrow = if column == order.column { 2 } else { 0 };
+                let title = header[column].chars().count() + arrow;
+                cells.chain([title]).max().unwrap_or(0)
+            })
+            .collect();
+        let between = SPACING * (header.len() - 1);
+        let border_columns = 2;
+        squeeze(&mut widths, usize::from(area.width).saturating_sub(between + border_columns));
         let titles =
             header.iter().enumerate().map(|(column, title)| match column == order.column {
                 true if order.reversed => format!("{title} ▲"),
@@ -100,15 +109,42 @@ impl View {
             });
         let chosen = at == self.chosen;
         let border = if chosen { Style::new() } else { Style::new().add_modifier(Modifier::DIM) };
-        let widths: Vec<Constraint> = widths.collect();
+        let cells = |row: &Vec<Cell>| {
+            let cells = row.iter().zip(&widths);
+            Row::new(cells.map(|(cell, width)| shortened(&cell.shown, *width)).collect::<Vec<_>>())
+        };
         let table = Table::default()
             .header(Row::new(titles).style(Style::new().add_modifier(Modifier::BOLD)))
-            .rows(rows.iter().map(|row| Row::new(row.iter().map(|cell| cell.shown.clone()))))
-            .widths(widths)
-            .column_spacing(2)
+            .rows(rows.iter().map(cells))
+            .widths(widths.iter().map(|width| Constraint::Length(*width as u16)))
+            .column_spacing(SPACING as u16)
             .block(Block::bordered().title(TITLES[at]).border_style(border));
         frame.render_widget(table, area);
     }
+}
+
+/// Takes from the widest of the columns until all fit into the room: names, whose middle can be left
+/// out, before numbers, which are narrower.
+fn squeeze(widths: &mut [usize], room: usize) {
+    let mut too_much = widths.iter().sum::<usize>().saturating_sub(room);
+    while too_much > 0 {
+        let Some(widest) = widths.iter_mut().max().filter(|width| **width > 0) else { return };
+        *widest -= 1;
+        too_much -= 1;
+    }
+}
+
+/// The text in so many columns, without its middle if it has more: NQNs begin alike and often differ in
+/// their ends.
+fn shortened(text: &str, width: usize) -> String {
+    let length = text.chars().count();
+    if length <= width {
+        return text.to_owned();
+    }
+    let kept = width.saturating_sub(1);
+    let head = text.chars().take(kept / 2);
+    let tail = text.chars().skip(length - kept.div_ceil(2));
+    head.chain(['…']).chain(tail).take(width).collect()
 }
 
 /// The largest first, words from A to Z; or the other way round.
