@@ -8,10 +8,13 @@ use crate::config::ControlSocket;
 use rustix::fs::{Access, FlockOperation, access, flock};
 use std::fs::{self, File, Permissions};
 use std::io;
-use std::os::unix::fs::{FileTypeExt, PermissionsExt};
+use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+
+/// How often a lock is taken anew that turns out to be deleted: more daemons do not fail at once.
+const LOCK_TRIES: usize = 8;
 
 /// The socket, for as long as the daemon lives.
 #[derive(Debug)]
@@ -142,25 +145,49 @@ fn bind(path: &Path, mode: u32) -> Result<UnixListener, SocketError> {
     if let Some(folder) = path.parent() {
         fs::create_dir_all(folder).map_err(wrong)?;
     }
-    let lock = File::options()
-        .create(true)
-        .truncate(false)
-        .write(true)
-        .open(lock_beside(path))
-        .map_err(wrong)?;
-    match flock(&lock, FlockOperation::NonBlockingLockExclusive) {
-        Ok(()) => {}
-        Err(rustix::io::Errno::WOULDBLOCK) => return Err(SocketError::Taken(path.to_owned())),
-        Err(error) => return Err(wrong(error.into())),
+    let lock = take_lock(path)?;
+    let bound = bind_locked(path, mode);
+    match &bound {
+        // The lock ends with the process, however that ends.
+        Ok(_) => std::mem::forget(lock),
+        // While it is held: so it is nobody else's that is deleted.
+        Err(_) => {
+            let _ = fs::remove_file(lock_beside(path));
+        }
     }
+    bound
+}
+
+/// Takes the lock that says that a daemon has the socket.
+fn take_lock(path: &Path) -> Result<File, SocketError> {
+    let wrong = |source| SocketError::System { path: path.to_owned(), source };
+    let place = lock_beside(path);
+    for _ in 0..LOCK_TRIES {
+        let lock =
+            File::options().create(true).truncate(false).write(true).open(&place).map_err(wrong)?;
+        match flock(&lock, FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) => {}
+            Err(rustix::io::Errno::WOULDBLOCK) => break,
+            Err(error) => return Err(wrong(error.into())),
+        }
+        // Whoever had it until now may have deleted it, and the next one would make another.
+        let ours = lock.metadata().map_err(wrong)?;
+        if fs::metadata(&place).is_ok_and(|there| there.ino() == ours.ino()) {
+            return Ok(lock);
+        }
+    }
+    Err(SocketError::Taken(path.to_owned()))
+}
+
+/// Makes the socket, for who has its lock.
+fn bind_locked(path: &Path, mode: u32) -> Result<UnixListener, SocketError> {
+    let wrong = |source| SocketError::System { path: path.to_owned(), source };
     if is_free_or_socket(path)? {
         fs::remove_file(path).map_err(wrong)?;
     }
     let listener = UnixListener::bind(path).map_err(wrong)?;
     fs::set_permissions(path, Permissions::from_mode(mode)).map_err(wrong)?;
     listener.set_nonblocking(true).map_err(wrong)?;
-    // The lock ends with the process, however that ends.
-    std::mem::forget(lock);
     Ok(listener)
 }
 
@@ -191,6 +218,8 @@ mod tests {
         assert!(error.contains("no socket is there"), "{error}");
         assert_eq!(look(&path).unwrap_err().to_string(), error);
         assert_eq!(fs::read_to_string(&path).unwrap(), "data");
+        let left: Vec<_> = fs::read_dir(folder.path()).unwrap().flatten().collect();
+        assert_eq!(left.len(), 1, "{left:?}");
     }
 
     #[test]
