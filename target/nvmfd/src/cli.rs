@@ -2,7 +2,6 @@
 
 use crate::config::Provider;
 use crate::doctor::peer::Place;
-use clap::builder::{OsStringValueParser, TypedValueParser};
 use clap::{Parser, Subcommand, ValueEnum};
 use std::path::PathBuf;
 
@@ -205,21 +204,18 @@ pub(crate) enum Origin {
 /// Where the running daemon is.
 #[derive(Debug, clap::Args)]
 pub(crate) struct At {
-    /// The daemon's control socket, if not at its usual place
-    #[arg(long, global = true, value_name = "PATH", env = "NVMFD_SOCKET", value_parser = any_path())]
+    /// The daemon's control socket, if neither at its usual place nor where NVMFD_SOCKET says
+    #[arg(long, global = true, value_name = "PATH")]
     socket: Option<PathBuf>,
 }
 
 impl At {
-    /// Where it is, if that is said: a variable that is set to nothing says nothing.
+    /// Where it is, if that is said: a variable that is set to nothing says nothing. Not by clap, which
+    /// would take the variable for an argument that was given and show it in messages about others.
     pub(crate) fn socket(self) -> Option<PathBuf> {
-        self.socket.filter(|path| !path.as_os_str().is_empty())
+        let said = || std::env::var_os("NVMFD_SOCKET").map(PathBuf::from);
+        self.socket.or_else(said).filter(|path| !path.as_os_str().is_empty())
     }
-}
-
-/// Takes an empty path too.
-fn any_path() -> impl TypedValueParser<Value = PathBuf> {
-    OsStringValueParser::new().map(PathBuf::from)
 }
 
 /// How to print.

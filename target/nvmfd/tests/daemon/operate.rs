@@ -268,6 +268,17 @@ fn an_empty_variable_for_the_socket_says_nothing() {
 }
 
 #[test]
+fn a_word_too_many_is_told_without_what_was_not_typed() {
+    let output = crate::common::program()
+        .args(["status", "all"])
+        .env("NVMFD_SOCKET", "/a.sock")
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(said.contains("'all'") && !said.contains("--socket"), "{said}");
+}
+
+#[test]
 fn a_second_daemon_on_the_same_socket_is_refused() {
     let daemon = Daemon::start(&subsystem(A, &ram("1MiB")));
     let config = daemon.path("nvmfd.toml");
