@@ -8,8 +8,9 @@ use hyper::client::conn::http1;
 use hyper::{Method, Request, Response};
 use hyper_util::rt::TokioIo;
 use serde::de::DeserializeOwned;
-use std::io;
+use std::io::{self, Write};
 use std::path::PathBuf;
+use std::pin::pin;
 use std::time::Duration;
 use tokio::net::UnixStream;
 use tokio::runtime::{Builder, Runtime};
@@ -18,6 +19,8 @@ use tokio::runtime::{Builder, Runtime};
 const CHANGE_WITHIN: Duration = Duration::from_secs(90);
 /// How long a look may take: the daemon answers at once, whatever its disks and cores do.
 const LOOK_WITHIN: Duration = Duration::from_secs(8);
+/// When whoever waits for a change is told for what.
+const TELL_AFTER: Duration = Duration::from_secs(5);
 
 /// Why a daemon was not reached or did not do it.
 #[derive(Debug, thiserror::Error)]
@@ -111,9 +114,31 @@ impl Client {
     }
 
     fn answer(&self, method: Method, path: &str, body: Vec<u8>) -> Result<Bytes, CallError> {
-        let limit = if method == Method::GET { LOOK_WITHIN } else { CHANGE_WITHIN };
-        let whole = async { whole(self.send(method, path, body).await?).await };
-        self.runtime.block_on(self.within(limit, whole))
+        let (limit, change) = match method {
+            Method::GET => (LOOK_WITHIN, false),
+            _ => (CHANGE_WITHIN, true),
+        };
+        self.runtime.block_on(self.within(limit, async {
+            let mut answer = pin!(async { whole(self.send(method, path, body).await?).await });
+            if change {
+                if let Ok(answer) = tokio::time::timeout(TELL_AFTER, answer.as_mut()).await {
+                    return answer;
+                }
+                self.tell_of_waiting().await;
+            }
+            answer.await
+        }))
+    }
+
+    /// Says of a change that takes its time what is waited for, and how long yet.
+    async fn tell_of_waiting(&self) {
+        let why = self.about_silence(TELL_AFTER).await;
+        let left = CHANGE_WITHIN.saturating_sub(TELL_AFTER).as_secs();
+        let socket = self.socket.display();
+        let _ = writeln!(
+            io::stderr(),
+            "waiting for the nvmfd at {socket}, for {left} s more at most: {why}"
+        );
     }
 
     async fn within<T>(
@@ -127,18 +152,22 @@ impl Client {
         }
     }
 
-    /// What can be said of a daemon that says nothing itself.
     async fn silent(&self, limit: Duration) -> CallError {
-        let seconds = limit.as_secs();
+        let why = self.about_silence(limit).await;
+        CallError::Silent { socket: self.socket.clone(), why }
+    }
+
+    /// What can be said of a daemon that has said nothing itself for so long.
+    async fn about_silence(&self, silence: Duration) -> String {
+        let seconds = silence.as_secs();
         let peer = UnixStream::connect(&self.socket).await.and_then(|stream| stream.peer_cred());
-        let why = match peer.ok().and_then(|peer| peer.pid()) {
+        match peer.ok().and_then(|peer| peer.pid()) {
             Some(pid) if is_stopped(pid) => {
                 format!("process {pid} is stopped; kill -CONT {pid} lets it go on")
             }
             Some(pid) => format!("process {pid} was silent for {seconds} s; its log may say why"),
             None => format!("it was silent for {seconds} s; its log may say why"),
-        };
-        CallError::Silent { socket: self.socket.clone(), why }
+        }
     }
 
     /// Asks for a stream of lines, and gives each to `on_line` until that says to stop or the

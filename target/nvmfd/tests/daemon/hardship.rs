@@ -74,7 +74,21 @@ fn a_daemon_that_is_stopped_is_told_to_be() {
         }
     });
     assert!(began.elapsed() < Duration::from_secs(10));
+    // Who changes something waits longer, and is told meanwhile for what.
+    let change = program()
+        .arg("reload")
+        .env("NVMFD_SOCKET", daemon.path("a.sock"))
+        .stderr(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    std::thread::sleep(Duration::from_secs(6));
     daemon.signal("-CONT");
+    let change = change.wait_with_output().unwrap();
+    let said = String::from_utf8(change.stderr).unwrap();
+    assert!(change.status.success(), "{said}");
+    assert!(said.contains(" s more at most: process "), "{said}");
+    assert!(said.contains(" is stopped; kill -CONT "), "{said}");
     daemon.run(&["status"]);
 }
 
