@@ -54,7 +54,10 @@ pub enum RingError {
         max: u32,
     },
     /// The kernel has no io_uring.
-    #[error("this kernel has no io_uring: Linux 5.19 or newer with CONFIG_IO_URING is needed")]
+    #[error(
+        "this kernel has no io_uring, or a filter of system calls hides it: Linux 5.19 or newer with \
+         CONFIG_IO_URING is needed, and in a container a seccomp profile with io_uring_setup"
+    )]
     Missing,
     /// It is there, but not for us.
     #[error(
