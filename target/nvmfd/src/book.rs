@@ -118,6 +118,44 @@ fn what_is_to_be_typed_is_fenced_and_marked() {
     }
 }
 
+/// The names under which headings of a page are linked to, as mdbook makes them.
+fn anchors(text: &str) -> BTreeSet<String> {
+    let headings = text.lines().filter(|line| line.starts_with('#'));
+    let name = |heading: &str| {
+        let letters = heading.trim_start_matches('#').trim().chars();
+        letters
+            .filter(|c| c.is_alphanumeric() || " _-".contains(*c))
+            .map(|c| if c == ' ' { '-' } else { c.to_ascii_lowercase() })
+            .collect()
+    };
+    headings.map(name).collect()
+}
+
+#[test]
+fn every_link_leads_somewhere_and_those_of_the_book_stay_in_it() {
+    let mut count = 0;
+    for page in pages() {
+        let folder = root().join(&page.name).parent().unwrap().to_owned();
+        for link in page.text.split("](").skip(1) {
+            let link = link.split(')').next().unwrap();
+            if link.contains("://") {
+                continue;
+            }
+            count += 1;
+            let (path, anchor) = link.split_once('#').unwrap_or((link, ""));
+            let there = if path.is_empty() { root().join(&page.name) } else { folder.join(path) };
+            assert!(there.exists(), "{}: {link} leads nowhere", page.name);
+            let within = !page.name.starts_with("docs/") || !path.starts_with("..");
+            assert!(within, "{}: {link} leads out of the book", page.name);
+            if !anchor.is_empty() {
+                let known = anchors(&std::fs::read_to_string(there).unwrap());
+                assert!(known.contains(anchor), "{}: {link}: there is {known:?}", page.name);
+            }
+        }
+    }
+    assert!(count >= 20, "only {count} links were found");
+}
+
 #[test]
 fn every_page_is_in_the_table_of_contents() {
     let contents = std::fs::read_to_string(root().join("docs/SUMMARY.md")).unwrap();
