@@ -95,11 +95,21 @@ reload_systemd() {
     if live && [ -d /run/systemd/system ]; then systemctl daemon-reload; fi
 }
 
+# Whether this kernel loads modules; another has built in what it has.
+has_modules() { [ -e /proc/modules ]; }
+
+# Whether the kernel has a module, loaded or built in.
+has_module() {
+    [ -d "/sys/module/${1//-/_}" ] ||
+        grep -qs "/${1//[-_]/[-_]}\.ko$" "/lib/modules/$(uname -r)/modules.builtin"
+}
+
 # load MODULE...: loads them, on this machine.
 load() {
     local module
-    live || return 0
+    if ! live || ! has_modules; then return 0; fi
     for module; do
+        if has_module "$module"; then continue; fi
         case $module in
         siw) modprobe siw || stop "this kernel has no module siw; Debian leaves it out of all its kernels" ;;
         *) modprobe "$module" || stop "this kernel has no module $module; on Debian it is in linux-image-amd64, not in the cloud kernels" ;;
@@ -110,8 +120,12 @@ load() {
 report_modules() {
     local module
     live || return 0
+    if ! has_modules; then
+        note "this kernel loads no modules: it has $* built in, or not at all"
+        return 0
+    fi
     for module; do
-        if [ -d "/sys/module/${module//-/_}" ]; then
+        if has_module "$module"; then
             report yes "module $module"
         else
             report no "module $module (modprobe $module)"
