@@ -480,22 +480,17 @@ impl Cq {
         Some(CqShare { cq: self.clone(), entries })
     }
 
-    /// Takes the wake-ups that have come and asks for the next.
+    /// Takes the wake-up that has come, if one has, and asks for the next. Each asking brings one, so
+    /// one is all there is; a second, of the moment between the two, wakes once for nothing and is
+    /// taken then.
     pub(crate) fn arm(&self) {
-        let mut taken = 0;
-        loop {
-            let mut cq = null_mut();
-            let mut context = null_mut();
-            // SAFETY: the channel exists; both are plain outputs.
-            let ret = unsafe {
-                rdma_sys::ibv_get_cq_event(self.channel.as_ptr(), &raw mut cq, &raw mut context)
-            };
-            if ret != 0 {
-                break;
-            }
-            taken += 1;
-        }
-        if taken > 0 && self.unacked.fetch_add(taken, Ordering::AcqRel) + taken >= ACK_BATCH {
+        let mut cq = null_mut();
+        let mut context = null_mut();
+        // SAFETY: the channel exists; both are plain outputs.
+        let ret = unsafe {
+            rdma_sys::ibv_get_cq_event(self.channel.as_ptr(), &raw mut cq, &raw mut context)
+        };
+        if ret == 0 && self.unacked.fetch_add(1, Ordering::AcqRel) + 1 >= ACK_BATCH {
             self.ack();
         }
         // SAFETY: the queue exists; an error means a dead card, whose wake-ups do not matter.
