@@ -1,7 +1,7 @@
 #: the scripts that make RDMA devices and set their type of service: twice, and back
 #: machines qemu
 #: targets nvmet
-script=$PACKAGE/../../kernel-setup/soft-roce.sh
+script=$WORK/kernel-setup/soft-roce.sh
 ip link add extra0 type dummy
 ip link set extra0 up
 if "$script" --check extra0; then fail "--check found a device before there was one"; fi

@@ -294,8 +294,8 @@ impl WorkFolder {
         for folder in ["bin", "out"] {
             fs::create_dir_all(work.0.join(folder))?;
         }
-        // Of the documentation, what is to be typed is run.
-        for folder in ["guest", "cases", "../../docs"] {
+        // Of the documentation, what is to be typed is run, and so are the scripts that prepare a kernel.
+        for folder in ["guest", "cases", "../../docs", "../../README.md", "../../kernel-setup"] {
             run_quiet(
                 std::process::Command::new("cp")
                     .arg("-rL")
@@ -317,12 +317,11 @@ impl WorkFolder {
                 .with_context(|| format!("cannot copy {}", program.display()))?;
         }
         let mut environment = format!(
-            "export MACHINE={} TARGET={} PROVIDER={} TOPOLOGY={} PACKAGE={}\n",
+            "export MACHINE={} TARGET={} PROVIDER={} TOPOLOGY={}\n",
             options.boot.kind().name(),
             options.target.name(),
             options.provider.name(),
             setup.topology,
-            options.package.canonicalize()?.display(),
         );
         for (name, value) in &options.variables {
             environment += &format!("export {name}={value}\n");
