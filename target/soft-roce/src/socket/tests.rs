@@ -61,7 +61,7 @@ fn receive_all(socket: &Socket, count: usize, mut take: impl FnMut(bool, &[u8]))
 
 #[test]
 fn packets_of_any_lengths_leave_together_and_arrive_right_and_in_order() {
-    let addr = |last| IpAddr::from([127, 0, 90, last]);
+    let addr = |last| IpAddr::from([127, 1, 90, last]);
     let ends = [1, 2].map(|last| Socket::bind(addr(last), None, 2, 4 << 20).unwrap());
     // As messages do: runs of equal packets, a longer first and a shorter last one, lone ones.
     let lens: Vec<usize> = (0..600)
@@ -95,7 +95,7 @@ fn packets_of_any_lengths_leave_together_and_arrive_right_and_in_order() {
 
 #[test]
 fn packets_for_several_cores_come_to_each_in_one_batch() {
-    let addr = |last| IpAddr::from([127, 0, 93, last]);
+    let addr = |last| IpAddr::from([127, 1, 93, last]);
     let from = Socket::bind(addr(1), None, 0, 4 << 20).unwrap();
     let group = bind_group(addr(2), 2, 0, 4 << 20).unwrap();
     let mut batch = Batch::new(1 << 20, true);
@@ -133,7 +133,7 @@ fn send_mixed(from: &Socket, to: IpAddr, first: usize, count: u32) {
 
 #[test]
 fn joined_packets_for_several_cores_come_to_each() {
-    let addr = |last| IpAddr::from([127, 0, 94, last]);
+    let addr = |last| IpAddr::from([127, 1, 94, last]);
     let from = Socket::bind(addr(1), None, 0, 4 << 20).unwrap();
     let group = bind_group(addr(2), 2, 0, 4 << 20).unwrap();
     const EACH: u32 = 20;
@@ -161,7 +161,7 @@ fn joined_packets_for_several_cores_come_to_each() {
 
 #[test]
 fn a_flood_for_a_core_that_does_not_keep_up_is_bounded_and_counted() {
-    let addr = |last| IpAddr::from([127, 0, 95, last]);
+    let addr = |last| IpAddr::from([127, 1, 95, last]);
     let from = Socket::bind(addr(1), None, 0, 4 << 20).unwrap();
     let group = bind_group(addr(2), 2, 0, 4 << 20).unwrap();
     const RUNS: u32 = 40; // of 20 packets for each socket
@@ -181,7 +181,7 @@ fn a_flood_for_a_core_that_does_not_keep_up_is_bounded_and_counted() {
 
 #[test]
 fn lone_runs_and_groups_do_not_change_each_other() {
-    let addr = |last| IpAddr::from([127, 0, 92, last]);
+    let addr = |last| IpAddr::from([127, 1, 92, last]);
     let ends = [1, 2].map(|last| Socket::bind(addr(last), None, 2, 4 << 20).unwrap());
     // Batches of a run or two: what a group set must not cut what follows alone.
     let batches: [&[usize]; 7] = [
@@ -213,7 +213,7 @@ fn lone_runs_and_groups_do_not_change_each_other() {
 
 #[test]
 fn packets_carry_the_traffic_class_that_was_set() {
-    let addr = |last| IpAddr::from([127, 0, 91, last]);
+    let addr = |last| IpAddr::from([127, 1, 91, last]);
     for (class, expected) in [(2, false), (3, true)] {
         let ends = [1, 2].map(|last| Socket::bind(addr(last), None, class, 1 << 16).unwrap());
         let mut batch = Batch::new(1 << 16, true);
