@@ -8,12 +8,14 @@
 //! Packets are numbered when their work request is posted. Three numbers say where it stands:
 //! `una` (the oldest packet not yet acknowledged or, within a READ, not yet received) ≤ `next` (the
 //! packet to transmit next) ≤ `end` (one past the last posted). Going back after a loss is moving
-//! `next` back to `una`. A READ takes one number per response packet; it is asked for in chunks, so
+//! `next` back to `una`. When nothing has come for a while, all may be lost or just late: so the
+//! first thing to be sent again is the oldest packet alone, as a *probe*, which leaves `next` where
+//! it is. What comes then tells whether to go back. A READ takes one number per response packet; it is asked for in chunks, so
 //! that responses in flight are bounded by the same window as requests.
 
 use crate::batch::{Batch, Header};
 use crate::completions::Completions;
-use crate::pace::Pace;
+use crate::pace::{Answer, Pace};
 use crate::path::Path;
 use crate::psn::Psn;
 use crate::wire::headers::{Aeth, Kind, Nak, Opcode, Part, RETH_LEN, Reth, Syndrome, rnr_delay_us};
@@ -57,6 +59,19 @@ pub(crate) enum Verdict {
     Failed,
 }
 
+/// Whether the oldest packet was sent again to see if the peer has it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Probe {
+    None,
+    /// To be transmitted.
+    Due,
+    /// Transmitted, together up to `end`, when all before `sent` had been long before.
+    Out {
+        end: Psn,
+        sent: Psn,
+    },
+}
+
 /// See the module's words.
 #[derive(Debug)]
 pub(crate) struct Requester {
@@ -76,8 +91,10 @@ pub(crate) struct Requester {
     max_reads: u32,
     since_ack_req: u32,
     pace: Pace,
-    /// When to transmit again from `una`.
+    /// When to transmit `una` again.
     deadline: Option<Now>,
+    /// What is known of a probe.
+    probe: Probe,
     /// Since when nothing has moved although it was transmitted again.
     stuck_since: Option<Now>,
     /// Until when the peer asked us to wait for a receive.
@@ -104,6 +121,7 @@ impl Requester {
             since_ack_req: 0,
             pace: Pace::default(),
             deadline: None,
+            probe: Probe::None,
             stuck_since: None,
             rnr_until: None,
             repaired: None,
@@ -117,6 +135,11 @@ impl Requester {
         self.una
     }
 
+    #[cfg(test)]
+    pub(crate) fn pace(&self) -> &Pace {
+        &self.pace
+    }
+
     /// Takes a work request.
     pub(crate) fn post(&mut self, path: &Path, wr: SendWr) {
         let wqe = Wqe { wr, first: self.end, packets: path.packets(wr.local.len()) };
@@ -126,7 +149,8 @@ impl Requester {
 
     /// Whether there is something that may be transmitted now.
     pub(crate) fn wants_to_transmit(&self) -> bool {
-        self.rnr_until.is_none() && self.cursor < self.queue.len() && self.window_left() > 0
+        let more = self.cursor < self.queue.len() && self.window_left() > 0;
+        self.rnr_until.is_none() && (more || self.probe == Probe::Due)
     }
 
     /// When [`on_time`](Requester::on_time) is due.
@@ -158,16 +182,19 @@ impl Requester {
             return 0;
         }
         let mut done = 0;
+        if self.probe == Probe::Due && done < budget && batch.has_room() {
+            done += self.transmit_probe(now, path, region, batch);
+        }
         while done < budget && batch.has_room() && self.window_left() > 0 {
             let Some(wqe) = self.queue.get(self.cursor).copied() else { break };
-            let index = self.next.since(wqe.first) as u32;
             let advanced = if wqe.is_read() {
                 if self.reads_out() >= self.max_reads as usize {
                     break;
                 }
-                self.request_read(path, batch, &wqe, index)
+                self.request_read(path, batch, &wqe)
             } else {
-                self.send_packet(path, region, batch, &wqe, index);
+                let ack_req = self.asks_for_ack(&wqe);
+                send_packet(path, region, batch, &wqe, self.next, ack_req);
                 1
             };
             if self.next.is_before(self.sent) {
@@ -190,79 +217,56 @@ impl Requester {
         done
     }
 
-    fn request_read(&mut self, path: &Path, batch: &mut Batch, wqe: &Wqe, index: u32) -> u32 {
-        let SendOp::Read { remote } = wqe.wr.op else { unreachable!("a READ") };
+    /// Sends the oldest packet again, or asks again for what is left of the oldest READ request.
+    /// Returns how many packets that took.
+    fn transmit_probe(&mut self, now: Now, path: &Path, region: &Region, batch: &mut Batch) -> u32 {
+        self.probe = Probe::None;
+        let Some(wqe) = self.queue.front().copied() else { return 0 };
+        let end = if wqe.is_read() {
+            let Some(last) = self.reads.front() else { return 0 };
+            let end = last.plus(1);
+            ask_for(path, batch, &wqe, self.una, end.since(self.una) as u32);
+            end
+        } else {
+            send_packet(path, region, batch, &wqe, self.una, true);
+            self.una.plus(1)
+        };
+        self.probe = Probe::Out { end, sent: self.next };
+        self.retransmitted += 1;
+        self.pace.on_probe(now);
+        1
+    }
+
+    fn request_read(&mut self, path: &Path, batch: &mut Batch, wqe: &Wqe) -> u32 {
         let asked_before = self.reads.get(self.reads_out());
         let packets = match asked_before {
             Some(last) => last.plus(1).since(self.next) as u32,
-            None => (wqe.packets - index).min(READ_CHUNK).min(self.window_left()),
+            None => (wqe.end().since(self.next) as u32).min(READ_CHUNK).min(self.window_left()),
         };
         let is_new = asked_before.is_none();
-        let offset = index * path.mtu;
-        let len = (wqe.wr.local.len() - offset).min(packets * path.mtu);
-        let reth = Reth { addr: remote.addr.wrapping_add(offset.into()), rkey: remote.rkey, len };
-        let header = Header {
-            opcode: Opcode::plain(Kind::ReadRequest, Part::Only),
-            psn: self.next,
-            ack_req: true,
-            solicited: false,
-            extension: &reth.to_bytes(),
-        };
-        batch.push(path, header, 0, |_| ());
+        ask_for(path, batch, wqe, self.next, packets);
         if is_new {
             self.reads.push_back(self.next.plus(packets - 1));
         }
         packets
     }
 
-    /// READ requests that the peer has to answer.
-    fn reads_out(&self) -> usize {
-        self.reads.partition_point(|last| last.is_before(self.next))
-    }
-
-    fn send_packet(
-        &mut self,
-        path: &Path,
-        region: &Region,
-        batch: &mut Batch,
-        wqe: &Wqe,
-        index: u32,
-    ) {
-        let part = Part::of(index, wqe.packets);
-        let offset = index * path.mtu;
-        let len = (wqe.wr.local.len() - offset).min(path.mtu);
-        let (kind, invalidate) = match wqe.wr.op {
-            SendOp::Send => (Kind::Send, None),
-            SendOp::SendWithInvalidate { rkey } => (Kind::Send, Some(rkey)),
-            SendOp::Write { .. } | SendOp::Read { .. } => (Kind::Write, None),
-        };
-        let mut opcode = Opcode::plain(kind, part);
-        let mut extension = [0; RETH_LEN];
-        if let (SendOp::Write { remote }, true) = (wqe.wr.op, part.begins()) {
-            let rkey = remote.rkey;
-            extension = Reth { addr: remote.addr, rkey, len: wqe.wr.local.len() }.to_bytes();
-        } else if let (Some(rkey), true) = (invalidate, part.ends()) {
-            opcode.invalidate = true;
-            extension[..4].copy_from_slice(&rkey.to_be_bytes());
-        }
-        // Ask for an acknowledgement where nothing more follows, where the window ends, and now
-        // and then in between; each acknowledges all before it.
-        let last_for_now =
-            (part.ends() && self.cursor + 1 == self.queue.len()) || self.window_left() == 1;
+    /// Whether to ask for an acknowledgement with the packet `next`: where nothing more follows,
+    /// where the window ends, and now and then in between; each acknowledges all before it.
+    fn asks_for_ack(&mut self, wqe: &Wqe) -> bool {
+        let ends = self.next.plus(1) == wqe.end();
+        let last_for_now = (ends && self.cursor + 1 == self.queue.len()) || self.window_left() == 1;
         self.since_ack_req += 1;
         let ack_req = last_for_now || self.since_ack_req >= ACK_EVERY;
         if ack_req {
             self.since_ack_req = 0;
         }
-        let header = Header {
-            opcode,
-            psn: self.next,
-            ack_req,
-            solicited: kind == Kind::Send && part.ends(),
-            extension: &extension[..opcode.extension_len()],
-        };
-        let local = wqe.wr.local.slice(offset, len);
-        batch.push(path, header, len as usize, |payload| region.read(local, payload));
+        ack_req
+    }
+
+    /// READ requests that the peer has to answer.
+    fn reads_out(&self) -> usize {
+        self.reads.partition_point(|last| last.is_before(self.next))
     }
 
     /// An ACK, RNR NAK or NAK arrived.
@@ -278,15 +282,30 @@ impl Requester {
         }
         match aeth.syndrome {
             Syndrome::Ack => {
+                let probe = self.probe;
                 let reached = self.advance(now, psn.plus(1), out);
                 if reached != psn.plus(1) {
                     self.repair_read(now, reached);
+                } else if let Probe::Out { end, sent } = probe {
+                    // Whoever has been late had all of it by then.
+                    let answer = if reached.is_before(sent) {
+                        Answer::Loss
+                    } else if end.is_before(sent) {
+                        Answer::All
+                    } else {
+                        Answer::Probe
+                    };
+                    self.pace.on_answer(now, answer);
+                    if answer == Answer::Loss {
+                        self.on_loss(now);
+                    }
                 }
                 Verdict::Fine
             }
             Syndrome::Rnr(code) => {
                 self.advance(now, psn, out);
                 self.go_back(psn);
+                self.pace.stop_measuring();
                 self.rnr_until = Some(now + Duration::from_micros(rnr_delay_us(code)));
                 self.deadline = None;
                 // The peer lives: it is not given up for what was lost before.
@@ -295,9 +314,7 @@ impl Requester {
             }
             Syndrome::Nak(Nak::Sequence) => {
                 self.advance(now, psn, out);
-                self.pace.on_loss(now);
-                self.go_back(self.una);
-                self.deadline = Some(now + self.pace.retransmit_after());
+                self.on_loss(now);
                 Verdict::Fine
             }
             Syndrome::Nak(nak) => {
@@ -354,6 +371,7 @@ impl Requester {
         while self.reads.front().is_some_and(|last| last.is_before(psn.plus(1))) {
             self.reads.pop_front();
         }
+        self.pace.on_answer(now, Answer::Probe);
         self.move_una(now, psn.plus(1));
         self.complete_front(out);
         Verdict::Fine
@@ -377,9 +395,14 @@ impl Requester {
             self.fail_front(WcStatus::RetryExceeded, out);
             return Verdict::Failed;
         }
-        self.pace.on_timeout();
-        self.repaired = None;
-        self.go_back(self.una);
+        if self.in_flight() > 0 && self.probe == Probe::None && self.pace.is_patient() {
+            self.probe = Probe::Due;
+        } else {
+            self.pace.on_timeout();
+            self.repaired = None;
+            self.go_back(self.una);
+        }
+        self.pace.back_off();
         self.deadline = Some(now + self.pace.retransmit_after());
         Verdict::Fine
     }
@@ -394,6 +417,7 @@ impl Requester {
         self.sent = self.end;
         self.cursor = 0;
         self.reads.clear();
+        self.probe = Probe::None;
         self.deadline = None;
         self.rnr_until = None;
     }
@@ -425,6 +449,11 @@ impl Requester {
     fn move_una(&mut self, now: Now, to: Psn) {
         self.pace.on_acked(now, to.minus(1), to.since(self.una) as u32);
         self.una = to;
+        // As long as no more is answered than the probe, it is not sent a second time.
+        if !matches!(self.probe, Probe::Out { end, sent } if !end.is_before(to) && to.is_before(sent))
+        {
+            self.probe = Probe::None;
+        }
         if self.next.is_before(to) {
             self.set_next(to);
         }
@@ -463,12 +492,18 @@ impl Requester {
             return;
         }
         self.repaired = Some(missing);
+        self.on_loss(now);
+    }
+
+    /// Packets from `una` on were lost.
+    fn on_loss(&mut self, now: Now) {
         self.pace.on_loss(now);
-        self.go_back(missing);
+        self.go_back(self.una);
         self.deadline = Some(now + self.pace.retransmit_after());
     }
 
     fn go_back(&mut self, to: Psn) {
+        self.probe = Probe::None;
         if to.is_before(self.next) {
             self.set_next(to);
         }
@@ -487,4 +522,58 @@ impl Requester {
     fn wc(&self, wqe: &Wqe, status: WcStatus) -> Wc {
         Wc { wr_id: wqe.wr.wr_id, qp: self.qp, op: WcOp::Send, status }
     }
+}
+
+/// Asks for `packets` response packets of a READ, from `psn` on.
+fn ask_for(path: &Path, batch: &mut Batch, wqe: &Wqe, psn: Psn, packets: u32) {
+    let SendOp::Read { remote } = wqe.wr.op else { unreachable!("a READ") };
+    let offset = psn.since(wqe.first) as u32 * path.mtu;
+    let len = (wqe.wr.local.len() - offset).min(packets * path.mtu);
+    let reth = Reth { addr: remote.addr.wrapping_add(offset.into()), rkey: remote.rkey, len };
+    let header = Header {
+        opcode: Opcode::plain(Kind::ReadRequest, Part::Only),
+        psn,
+        ack_req: true,
+        solicited: false,
+        extension: &reth.to_bytes(),
+    };
+    batch.push(path, header, 0, |_| ());
+}
+
+/// Writes packet `psn` of a SEND or WRITE.
+fn send_packet(
+    path: &Path,
+    region: &Region,
+    batch: &mut Batch,
+    wqe: &Wqe,
+    psn: Psn,
+    ack_req: bool,
+) {
+    let index = psn.since(wqe.first) as u32;
+    let part = Part::of(index, wqe.packets);
+    let offset = index * path.mtu;
+    let len = (wqe.wr.local.len() - offset).min(path.mtu);
+    let (kind, invalidate) = match wqe.wr.op {
+        SendOp::Send => (Kind::Send, None),
+        SendOp::SendWithInvalidate { rkey } => (Kind::Send, Some(rkey)),
+        SendOp::Write { .. } | SendOp::Read { .. } => (Kind::Write, None),
+    };
+    let mut opcode = Opcode::plain(kind, part);
+    let mut extension = [0; RETH_LEN];
+    if let (SendOp::Write { remote }, true) = (wqe.wr.op, part.begins()) {
+        let rkey = remote.rkey;
+        extension = Reth { addr: remote.addr, rkey, len: wqe.wr.local.len() }.to_bytes();
+    } else if let (Some(rkey), true) = (invalidate, part.ends()) {
+        opcode.invalidate = true;
+        extension[..4].copy_from_slice(&rkey.to_be_bytes());
+    }
+    let header = Header {
+        opcode,
+        psn,
+        ack_req,
+        solicited: kind == Kind::Send && part.ends(),
+        extension: &extension[..opcode.extension_len()],
+    };
+    let local = wqe.wr.local.slice(offset, len);
+    batch.push(path, header, len as usize, |payload| region.read(local, payload));
 }

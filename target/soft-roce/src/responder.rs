@@ -175,8 +175,13 @@ impl Responder {
         let start = psn.since(read.first) as u32;
         let end = start.saturating_add(path.packets(reth.len)).min(read.packets);
         let cut = Read { packets: end, ..read };
-        self.responses.retain(|response| response.read.first != read.first);
-        self.responses.push_back(Response { read: cut, next: start, start });
+        let again = Response { read: cut, next: start, start };
+        // Answers stay in the order of the requests: one that comes too early shows a gap.
+        let at = self.responses.partition_point(|other| other.read.first.is_before(read.first));
+        match self.responses.get_mut(at) {
+            Some(other) if other.read.first == read.first => *other = again,
+            _ => self.responses.insert(at, again),
+        }
     }
 
     fn on_send(

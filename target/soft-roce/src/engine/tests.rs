@@ -12,6 +12,8 @@ use std::time::Duration;
 
 #[path = "ends.rs"]
 mod ends;
+#[path = "repairs.rs"]
+mod repairs;
 
 const ADDRS: [IpAddr; 2] =
     [IpAddr::V4(Ipv4Addr::new(10, 0, 0, 1)), IpAddr::V4(Ipv4Addr::new(10, 0, 0, 2))];
@@ -39,6 +41,10 @@ struct Pair {
     columns: Columns,
     done: [Vec<Wc>; 2],
     packets: u64,
+    /// Numbers of packets that are lost, whatever else the network does.
+    lost: std::ops::Range<u64>,
+    /// An end whose thread has no processor.
+    asleep: Option<usize>,
     mtu: u32,
     /// First and last response packet of every READ that an end asked for.
     asked: [Vec<(Psn, Psn)>; 2],
@@ -100,6 +106,8 @@ impl Pair {
             columns: Columns::default(),
             done: Default::default(),
             packets: 0,
+            lost: 0..0,
+            asleep: None,
             mtu,
             asked: Default::default(),
         }
@@ -132,7 +140,9 @@ impl Pair {
 
     /// Both ends transmit, the network delivers, time passes.
     fn step(&mut self) {
-        for end in 0..2 {
+        let asleep = self.asleep;
+        let awake = [0, 1].into_iter().filter(|&end| asleep != Some(end));
+        for end in awake.clone() {
             self.batch.clear();
             self.engines[end].transmit(self.now, &mut self.batch);
             let mut packets = Vec::new();
@@ -144,7 +154,7 @@ impl Pair {
             for mut packet in packets {
                 self.packets += 1;
                 self.note_read(end, &packet);
-                if self.chance(self.faults.loss) {
+                if self.chance(self.faults.loss) || self.lost.contains(&(self.packets - 1)) {
                     continue;
                 }
                 if self.chance(self.faults.damage) {
@@ -158,7 +168,7 @@ impl Pair {
             }
         }
         self.now += Duration::from_micros(50);
-        for end in 0..2 {
+        for end in awake {
             let mut wire = std::mem::take(&mut self.wires[end]);
             let mut late = VecDeque::new();
             while let Some(mut packet) = wire.pop_front() {
