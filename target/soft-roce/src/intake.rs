@@ -32,15 +32,17 @@ impl Intake {
     }
 
     /// Takes in what is there for a socket's thread, with at most `calls` of the system, and hands
-    /// each packet over with where it came from and whether it met congestion.
+    /// each packet over with where it came from and whether it met congestion. Returns whether that
+    /// is all there is.
     pub(crate) fn receive(
         &mut self,
         socket: &Socket,
         calls: usize,
         mut take: impl FnMut(IpAddr, bool, &[u8]),
-    ) {
+    ) -> bool {
         let (local, seat) = (socket.local(), socket.seat());
         let Intake { buffers, check, passed_on, overrun } = self;
+        let mut all = false;
         for _ in 0..calls {
             let count = socket.receive(buffers, |from, index, marked, datagram| {
                 if !check.is_right(from, local, index, datagram) {
@@ -60,11 +62,13 @@ impl Intake {
                 take(from, marked, datagram);
             });
             if count < RECV_BATCH {
+                all = true;
                 break;
             }
         }
         if let Some(seat) = seat {
             seat.collect(take);
         }
+        all
     }
 }

@@ -5,7 +5,7 @@ mod common;
 use common::{QP, World};
 use rdma::*;
 use region::Span;
-use std::net::SocketAddr;
+use std::net::{SocketAddr, UdpSocket};
 use std::time::Duration;
 
 fn seconds(n: u64) -> Duration {
@@ -129,4 +129,38 @@ fn an_end_that_left_an_address_can_come_back_to_it() {
         w.pass(seconds(3));
     }
     assert!(locals.iter().all(|local| *local == locals[0]), "{locals:?}");
+}
+
+#[test]
+fn an_answer_that_waits_behind_others_is_read_before_its_timer_counts() {
+    let addr: SocketAddr = "127.0.79.5:4420".parse().unwrap();
+    let mut w = World::new();
+    let now = w.now();
+    w.ends[1].manager.listen(now, addr).unwrap();
+    let [(_, ours), (_, theirs)] = w.connect(addr);
+    let request = w.ends[1].events.iter().find_map(|event| match event {
+        CmEvent::Request(request) => Some(request.clone()),
+        _ => None,
+    });
+    let host = request.unwrap().peer.ip();
+    let recv = RecvWr { wr_id: WrId(1), head: Span::new(0, 64), tail: Span::default() };
+    w.ends[1].device.post_recv(theirs.recv_queue.id, recv);
+    let send =
+        SendWr { wr_id: WrId(2), op: SendOp::Send, local: Span::new(64, 64), signaled: true };
+    w.ends[0].device.post_send(ours.qp, send);
+    let now = w.now();
+    w.ends[0].device.flush(now);
+    // More than one turn takes in, for the core that waits: a stranger's.
+    let stranger = UdpSocket::bind("127.0.79.6:0").unwrap();
+    for _ in 0..200 {
+        stranger.send_to(&[0, 0, 0, 0, 0, 0, 1, 1, 0, 0, 0, 0], (host, 4791)).unwrap();
+    }
+    w.ends[0].silent = true;
+    w.until("the message", |w| !w.ends[1].done.is_empty());
+    w.turn();
+    w.ends[0].silent = false;
+    w.skip(seconds(1));
+    w.until("its answer", |w| !w.ends[0].done.is_empty());
+    assert!(w.ends[0].done.iter().all(Wc::is_ok));
+    assert_eq!(w.ends[0].device.counters().retransmitted, 0);
 }
