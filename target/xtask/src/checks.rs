@@ -1,8 +1,6 @@
 //! `prepush`, `test`, `tidy` and `sim`: steps that are run whatever came of
 //! those before, and a sum at the end.
 
-use std::io::{BufRead, BufReader};
-use std::process::Stdio;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
@@ -11,7 +9,7 @@ use linux_host::machine::Boot;
 
 use linux_host::{CaseResult, Provider, TargetKind, Verdict, uml};
 
-use crate::{build, cost, deb, deny, linux, setup, smoke, tidy};
+use crate::{build, cost, deb, deny, linux, setup, smoke, tidy, units};
 
 #[derive(Args)]
 pub(crate) struct SimArgs {
@@ -37,12 +35,12 @@ const LOSS_SEEDS: u64 = 2000;
 const UML_BUILD_BEFORE: Duration = Duration::from_secs(40 * 60);
 
 /// What came of one step.
-#[derive(Default)]
-struct Outcome {
-    passed: u64,
-    failed: u64,
+#[derive(Debug, Default)]
+pub(crate) struct Outcome {
+    pub(crate) passed: u64,
+    pub(crate) failed: u64,
     /// One line for each check that failed, where the step knows which.
-    failures: Vec<String>,
+    pub(crate) failures: Vec<String>,
 }
 
 impl From<bool> for Outcome {
@@ -106,7 +104,7 @@ impl Tally {
             let failed = u64::try_from(failures.len())?;
             Ok(Outcome { passed: u64::from(failed == 0), failed, failures })
         });
-        self.step("unit tests", unit_tests);
+        self.step("unit tests", units::run);
     }
 
     /// All or the core cases in one kind of machine, with each provider.
@@ -246,68 +244,9 @@ fn metadata() -> Result<String> {
     linux_host::run_quiet(build::cargo()?.args(["metadata", "--format-version", "1", "--no-deps"]))
 }
 
-/// All tests of the workspace, summed over their programs.
-fn unit_tests() -> Result<Outcome> {
-    let mut child = build::cargo()?
-        .args(["test", "--quiet", "--workspace", "--no-fail-fast"])
-        .stdout(Stdio::piped())
-        .spawn()
-        .context("cannot start cargo")?;
-    let mut sum = Outcome::default();
-    let stdout = child.stdout.take().context("cargo's output")?;
-    for line in BufReader::new(stdout).lines() {
-        let line = line?;
-        if let Some(name) = line.strip_suffix(" --- FAILED") {
-            sum.failures.push(name.to_owned());
-        }
-        match test_result(&line) {
-            Some((passed, failed)) => {
-                sum.passed += passed;
-                sum.failed += failed;
-            }
-            None if is_progress(&line) => {}
-            None => println!("{line}"),
-        }
-    }
-    let success = child.wait()?.success();
-    // A program that does not build or is killed has no result line.
-    if !success && sum.failed == 0 {
-        sum.failed = 1;
-    }
-    Ok(sum)
-}
-
-/// The counts in a result line of a test program.
-fn test_result(line: &str) -> Option<(u64, u64)> {
-    let counts = line.strip_prefix("test result: ")?.split_once(". ")?.1;
-    let count = |word: &str| {
-        counts
-            .split("; ")
-            .find_map(|part| part.strip_suffix(word))
-            .and_then(|number| number.trim().parse().ok())
-    };
-    Some((count(" passed")?, count(" failed")?))
-}
-
-/// Lines of dots and headings of test programs in which nothing failed.
-fn is_progress(line: &str) -> bool {
-    line.trim().is_empty()
-        || (line.starts_with("running ") && line.contains(" test"))
-        || line.starts_with(['.', 'i']) && line.contains('.')
-}
-
 #[cfg(test)]
 mod tests {
-    use super::{Outcome, Tally, test_result};
-
-    #[test]
-    fn result_lines_are_counted_whether_ok_or_not() {
-        let ok = "test result: ok. 12 passed; 0 failed; 1 ignored; 0 measured; 0 filtered out";
-        assert_eq!(test_result(ok), Some((12, 0)));
-        let bad = "test result: FAILED. 3 passed; 2 failed; 0 ignored; 0 measured";
-        assert_eq!(test_result(bad), Some((3, 2)));
-        assert_eq!(test_result("test a::b ... ok"), None);
-    }
+    use super::{Outcome, Tally};
 
     #[test]
     fn a_step_that_cannot_be_run_is_a_failure_and_later_steps_still_run() {

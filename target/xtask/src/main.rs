@@ -23,6 +23,7 @@ mod setup;
 mod smoke;
 mod storm;
 mod tidy;
+mod units;
 
 use std::process::ExitCode;
 
