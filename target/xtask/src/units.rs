@@ -1,8 +1,8 @@
 //! The unit tests: every test program of the workspace, several at a time.
 //!
 //! `cargo test` runs one program after the other, and much of what they do is to wait: for timers, for
-//! disks, for a daemon. Cargo builds them here and says where they are. Each has addresses, files and
-//! daemons of its own, as it must where somebody else tests on the same machine.
+//! disks, for a daemon. Cargo builds them here and says where they are. No two of them use the same
+//! addresses or files.
 //!
 //! Examples in documentation are not compiled: there are none, and looking for them in every crate
 //! takes longer than half of the tests.
@@ -22,6 +22,8 @@ use crate::checks::Outcome;
 
 /// Programs at a time. Each runs as many of its tests at a time as there are processors.
 const AT_ONCE: usize = 2;
+/// The program that takes longest begins first, so that it is not the last one alone in the end.
+const LONGEST: &str = "nvmfd-daemon";
 /// Programs that took longer are named.
 const SLOW: Duration = Duration::from_secs(10);
 
@@ -31,7 +33,7 @@ pub(crate) fn run() -> Result<Outcome> {
     let logs = build::output()?.join("unit-tests");
     fs::create_dir_all(&logs)?;
     let mut programs = build_all()?;
-    programs.reverse();
+    programs.sort_by_key(|program| program.name == LONGEST); // the last is taken first
     let (programs, sum) = (Mutex::new(programs), Mutex::new(Outcome::default()));
     let next = || programs.lock().expect("nobody panics with it").pop();
     thread::scope(|scope| {
@@ -100,7 +102,7 @@ impl Outcome {
     }
 }
 
-/// Builds them, in the order in which cargo names them.
+/// Builds them.
 fn build_all() -> Result<Vec<Program>> {
     let output = build::cargo()?
         .args(["test", "--quiet", "--workspace", "--no-run"])

@@ -63,28 +63,34 @@ fn run(line: &str, daemon: &Daemon) -> Option<Output> {
     command.env("NVMFD_SOCKET", daemon.path("a.sock")).output().ok()
 }
 
+/// Runs what a page tells to type, at a daemon of its own, and returns how many lines that were.
+fn try_page(page: &Page, all: &[Page]) -> usize {
+    let folder = tempfile::tempdir().unwrap();
+    let text = here(&configuration(page, all), folder.path(), ADDRESS);
+    let daemon = Daemon::start(&text);
+    let _host = host(&daemon.address, DISK);
+    let mut count = 0;
+    for line in page.commands() {
+        let Some(output) = run(&line, &daemon) else { continue };
+        let said = String::from_utf8_lossy(&output.stdout);
+        let errors = String::from_utf8_lossy(&output.stderr);
+        // The doctor may find something on the machine of the test.
+        let fine = output.status.success()
+            || (line.contains(" doctor --config ") && output.status.code() == Some(1));
+        assert!(fine && !said.is_empty(), "{}: {line}: {said}{errors}", page.name);
+        count += 1;
+    }
+    count
+}
+
 #[test]
 fn what_the_pages_tell_operators_to_type_works() {
     let all = pages();
-    let mut count = 0;
-    for page in &all {
-        if !page.text.contains("nvmfd ") {
-            continue;
-        }
-        let folder = tempfile::tempdir().unwrap();
-        let text = here(&configuration(page, &all), folder.path(), ADDRESS);
-        let daemon = Daemon::start(&text);
-        let _host = host(&daemon.address, DISK);
-        for line in page.commands() {
-            let Some(output) = run(&line, &daemon) else { continue };
-            let said = String::from_utf8_lossy(&output.stdout);
-            let errors = String::from_utf8_lossy(&output.stderr);
-            // The doctor may find something on the machine of the test.
-            let fine = output.status.success()
-                || (line.contains(" doctor --config ") && output.status.code() == Some(1));
-            assert!(fine && !said.is_empty(), "{}: {line}: {said}{errors}", page.name);
-            count += 1;
-        }
-    }
+    let count: usize = std::thread::scope(|scope| {
+        let with_commands = all.iter().filter(|page| page.text.contains("nvmfd "));
+        let tried: Vec<_> =
+            with_commands.map(|page| scope.spawn(|| try_page(page, &all))).collect();
+        tried.into_iter().map(|page| page.join().expect("its lines work")).sum()
+    });
     assert!(count >= 15, "only {count} lines were run");
 }
