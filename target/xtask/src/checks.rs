@@ -9,7 +9,7 @@ use linux_host::machine::Boot;
 
 use linux_host::{CaseResult, Provider, TargetKind, Verdict, uml};
 
-use crate::{build, cost, deb, deny, linux, setup, smoke, tidy, units};
+use crate::{build, container, cost, deb, deny, linux, setup, smoke, tidy, units};
 
 #[derive(Args)]
 pub(crate) struct SimArgs {
@@ -176,6 +176,9 @@ pub(crate) fn test() -> Result<bool> {
     tally.step("instructions a command", || Ok(cost::run(&cost::CostArgs::default())?.into()));
     tally.step("soft-RoCE, a tenth of the packets lost", || Ok(run_loss(LOSS_SEEDS)?.into()));
     tally.step("Debian package", || Ok(deb::test()?.map_or_else(Outcome::default, Outcome::from)));
+    tally.step("container image", || {
+        Ok(container::test()?.map_or_else(Outcome::default, Outcome::from))
+    });
     tally.step("many hosts of an optimised daemon", || Ok(run_crowds()?.into()));
     // Under emulation each of the other cases takes minutes: they are run with User-Mode Linux.
     tally.linux("Linux host, distribution's kernel", true, || Boot::qemu("distro"));

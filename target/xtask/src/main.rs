@@ -7,8 +7,10 @@
 mod beside;
 mod build;
 mod checks;
+mod container;
 mod cost;
 mod deb;
+mod debian;
 mod demo;
 mod deny;
 mod fixed;
@@ -60,6 +62,8 @@ enum Command {
     Bench(BenchCommand),
     /// Make the Debian package; with --check try it out in a fresh Debian 12.
     Deb(deb::DebArgs),
+    /// Make the container image of programs that are built, and try it out.
+    Container(container::ContainerArgs),
     /// Build nvmfd without any library, for whatever Linux there is.
     Static,
     /// Check licenses, sources and known faults of what we depend on.
@@ -115,6 +119,7 @@ fn run(command: Command) -> Result<bool> {
         Command::Bench(BenchCommand::Mixed(args)) => mixed::run(&args),
         Command::Bench(BenchCommand::Storm(args)) => storm::run(&args),
         Command::Deb(args) => deb::run(&args),
+        Command::Container(args) => container::run(&args),
         Command::Static => fixed::run(),
         Command::Deny => deny::run(),
         Command::Sbom(args) => sbom::run(&args),

@@ -145,15 +145,20 @@ impl Serving {
     pub(crate) fn start(daemon: &Path, folder: &Path, config: &str) -> Result<Serving> {
         let file = folder.join("nvmfd.toml");
         fs::write(&file, config)?;
+        let mut command = Command::new(daemon);
+        command.args(["serve", "--config"]).arg(&file);
+        Serving::of(command, folder)
+    }
+
+    /// Starts a daemon by this command, waits until it listens, and keeps its log in the folder.
+    pub(crate) fn of(mut command: Command, folder: &Path) -> Result<Serving> {
         let log = folder.join("nvmfd.log");
-        let child = Command::new(daemon)
-            .args(["serve", "--config"])
-            .arg(&file)
+        let child = command
             .stdin(Stdio::null())
             .stdout(Stdio::null())
             .stderr(fs::File::create(&log)?)
             .spawn()
-            .with_context(|| format!("cannot start {}", daemon.display()))?;
+            .with_context(|| format!("cannot start {}", command.get_program().display()))?;
         let mut serving = Serving { child, log };
         let began = Instant::now();
         while began.elapsed() < READY_WITHIN {
@@ -182,6 +187,18 @@ impl Serving {
         error.context(format!("the daemon ended with {status}; its last words:\n{last}"))
     }
 
+    /// Whether it ends with success, having been asked to.
+    pub(crate) fn ends_well(mut self) -> Result<bool> {
+        let began = Instant::now();
+        while began.elapsed() < STOP_WITHIN {
+            if let Some(status) = self.child.try_wait()? {
+                return Ok(status.success());
+            }
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        Ok(false)
+    }
+
     /// Its process.
     pub(crate) fn pid(&self) -> u32 {
         self.child.id()
@@ -190,6 +207,9 @@ impl Serving {
 
 impl Drop for Serving {
     fn drop(&mut self) {
+        if matches!(self.child.try_wait(), Ok(Some(_))) {
+            return;
+        }
         let pid = self.child.id().to_string();
         let asked = run_quiet(Command::new("kill").args(["-TERM", &pid])).is_ok();
         let began = Instant::now();

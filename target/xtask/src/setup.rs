@@ -90,6 +90,11 @@ pub(crate) fn containers() -> Result<()> {
     packages(&["debootstrap", "systemd-container"])
 }
 
+/// Installs what making and running a container image needs.
+pub(crate) fn images() -> Result<()> {
+    packages(&["binutils", "buildah", "debootstrap"])
+}
+
 /// Installs what building the User-Mode Linux kernel needs.
 pub(crate) fn uml() -> Result<()> {
     packages(UML)

@@ -9,12 +9,11 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result, bail};
-use linux_host::{cache, capture, run_quiet};
+use linux_host::{capture, run_quiet};
 
+use crate::debian::{self, SUITE};
 use crate::{build, setup};
 
-/// The Debian that the package is for.
-const SUITE: &str = "bookworm";
 /// How long the container may take, in seconds.
 const WITHIN: &str = "240";
 /// What is run there, and the unit that runs it when the system is up.
@@ -36,7 +35,7 @@ pub(super) fn run(package: &Path) -> Result<Verdict> {
         return Ok(Verdict::CannotTry(why.to_owned()));
     }
     setup::containers()?;
-    let root = match fresh() {
+    let root = match debian::fresh() {
         Ok(base) => copy(&with_depends(base, package)?)?,
         Err(why) => return Ok(Verdict::CannotTry(format!("{why:#}"))),
     };
@@ -73,22 +72,6 @@ fn boot(package: &Path, root: &Path) -> Result<Verdict> {
         return Ok(Verdict::CannotTry(why));
     }
     Ok(Verdict::Tried(log.trim_end().ends_with("all as it should be")))
-}
-
-/// The fresh system.
-fn fresh() -> Result<PathBuf> {
-    let base = cache::folder()?.join(format!("debian-{SUITE}"));
-    if !base.exists() {
-        println!("fetching Debian 12 ({SUITE}) into the cache");
-        let new = base.with_extension(format!("new-{}", std::process::id()));
-        run_quiet(
-            Command::new("debootstrap")
-                .args(["--variant=minbase", "--include=systemd,iproute2,procps", SUITE])
-                .arg(&new),
-        )?;
-        fs::rename(&new, &base)?;
-    }
-    Ok(base)
 }
 
 /// The fresh system with the libraries that the package needs: so what the package leaves behind is
