@@ -1,4 +1,7 @@
 //! Two ends in one process, over real sockets on the loopback interface.
+//!
+//! Time is the world's own and passes with its turns, so that no timer is due because the machine
+//! had no time for the test.
 #![allow(dead_code, unreachable_pub)] // each test file uses a part of it
 
 use rdma::cm::QpParams;
@@ -7,7 +10,7 @@ use region::{Pages, Region};
 use soft_roce::{Config, Manager, SoftDevice};
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 pub struct End {
     pub manager: Manager,
@@ -24,13 +27,14 @@ pub struct End {
 static ALONE: Mutex<()> = Mutex::new(());
 
 pub struct World {
-    start: Instant,
-    /// Time that was skipped.
-    skipped: Duration,
+    now: Duration,
     pub ends: [End; 2],
     /// Last, so that the ends are gone when the next world begins.
     _alone: MutexGuard<'static, ()>,
 }
+
+/// What a turn takes.
+const TURN: Duration = Duration::from_micros(100);
 
 pub const QP: QpParams =
     QpParams { send_depth: 256, recv_depth: 64, max_reads: 8, shared_recv: true };
@@ -45,16 +49,16 @@ impl World {
             let device = manager.open_device(region.clone());
             End { manager, device, region, events: Vec::new(), done: Vec::new(), silent: false }
         });
-        World { start: Instant::now(), skipped: Duration::ZERO, ends, _alone: alone }
+        World { now: Duration::ZERO, ends, _alone: alone }
     }
 
     pub fn now(&self) -> Duration {
-        self.start.elapsed() + self.skipped
+        self.now
     }
 
     /// Lets time pass without turns.
     pub fn skip(&mut self, time: Duration) {
-        self.skipped += time;
+        self.now += time;
     }
 
     /// Lets time pass in steps of 50 ms, with a turn each.
@@ -66,8 +70,10 @@ impl World {
         }
     }
 
+    /// Lets both ends take a turn, and what they send arrive.
     pub fn turn(&mut self) {
-        let now = self.now();
+        self.now += TURN;
+        let now = self.now;
         for end in self.ends.iter_mut().filter(|end| !end.silent) {
             while let Some(event) = end.manager.poll(now) {
                 end.events.push(event);
@@ -82,7 +88,18 @@ impl World {
         while !done(self) {
             assert!(self.now() < deadline, "{what}: not within 20 s; {:?}", self.ends[0].events);
             self.turn();
+            // The kernel may deliver by a thread of its own.
+            std::thread::yield_now();
         }
+    }
+
+    /// What end 1 was asked for.
+    pub fn request(&self) -> ConnectRequest {
+        let request = self.ends[1].events.iter().find_map(|event| match event {
+            CmEvent::Request(request) => Some(request.clone()),
+            _ => None,
+        });
+        request.expect("a request")
     }
 
     /// Connects end 0 to a listener of end 1 and returns both queue pairs.
@@ -102,11 +119,7 @@ impl World {
         self.until("request", |w| {
             w.ends[1].events.iter().any(|event| matches!(event, CmEvent::Request(_)))
         });
-        let request = self.ends[1].events.iter().find_map(|event| match event {
-            CmEvent::Request(request) => Some(request.clone()),
-            _ => None,
-        });
-        let request = request.unwrap();
+        let request = self.request();
         assert_eq!(request.private_data[..5], *b"hello");
         assert_eq!((request.responder_resources, request.initiator_depth), (16, 4));
         let now = self.now();
