@@ -85,24 +85,10 @@ pub(crate) fn line_column(text: &str, at: usize) -> (usize, usize) {
     (line, column)
 }
 
-/// Turns what the parser says into a problem, with a guess for a misspelt key.
+/// Turns what the parser says into a problem.
 pub(crate) fn from_parser(error: &toml::de::Error) -> Problem {
     let message = error.message().lines().collect::<Vec<_>>().join("; ");
-    let hint = misspelt(&message);
-    Problem { at: error.span(), what: message, hint }
-}
-
-/// For "unknown field `a`, expected one of `b`, `c`": what was probably meant, or what there is.
-fn misspelt(message: &str) -> Option<String> {
-    let rest = message.strip_prefix("unknown field ")?;
-    let mut quoted = rest.split('`').skip(1).step_by(2);
-    let wrong = quoted.next()?;
-    let known: Vec<&str> = quoted.collect();
-    match nearest(wrong, &known) {
-        Some(meant) => Some(format!("did you mean `{meant}`?")),
-        None if known.is_empty() => None,
-        None => Some(format!("allowed here: {}", known.join(", "))),
-    }
+    Problem { at: error.span(), what: message, hint: None }
 }
 
 /// The known word that is at most a third of its letters away.

@@ -119,16 +119,31 @@ pub(super) const KEYS: [(&str, Kind); 69] = [
     ("metrics.address", Text("\"127.0.0.1:9420\"")),
 ];
 
-/// Everything in the file that is of the wrong kind or out of its range. A file that is no TOML has
-/// none, and keys that are not known are passed over: whoever reads the file says both.
+/// Everything in the file that is no key, of the wrong kind or out of its range. A file that is no TOML
+/// has none: whoever reads the file says so.
 pub(super) fn problems(text: &str) -> Vec<Problem> {
     let mut found = Vec::new();
     if let Ok(file) = DeTable::parse(text) {
-        for (key, value) in file.get_ref().iter() {
-            Walk { text, found: &mut found }.value(key.get_ref(), value);
-        }
+        Walk { text, found: &mut found }.table("", file.get_ref());
     }
     found
+}
+
+/// The name that messages use of a key in a table: they name a namespace without its subsystem, whose
+/// table it is part of.
+fn below(table: &str, key: &str) -> String {
+    match (table, key) {
+        ("", "namespace") => ".namespace".to_owned(),
+        ("", _) | ("subsystem", "namespace") => key.to_owned(),
+        _ => format!("{table}.{key}"),
+    }
+}
+
+/// The keys that a table may have.
+fn keys_of(table: &str) -> Vec<&'static str> {
+    let last = |name: &'static str| name.rsplit('.').next().unwrap_or(name);
+    let keys = KEYS.iter().map(|(name, _)| *name);
+    keys.filter(|name| below(table, last(name)) == *name).map(last).collect()
 }
 
 /// The kind of a key by the name that messages use.
@@ -223,13 +238,21 @@ impl Walk<'_> {
 
     fn table(&mut self, key: &str, table: &DeTable<'_>) {
         for (name, value) in table.iter() {
-            // Messages name a namespace without its subsystem, whose table it is part of.
-            let below = match (key, name.get_ref().as_ref()) {
-                ("subsystem", "namespace") => "namespace".to_owned(),
-                (_, name) => format!("{key}.{name}"),
-            };
-            self.value(&below, value);
+            match below(key, name.get_ref()) {
+                known if kind(&known).is_some() => self.value(&known, value),
+                _ => self.unknown(key, name),
+            }
         }
+    }
+
+    fn unknown(&mut self, table: &str, name: &Spanned<impl AsRef<str>>) {
+        let known = keys_of(table);
+        let wrong = name.get_ref().as_ref();
+        let hint = match nearest(wrong, &known) {
+            Some(meant) => format!("did you mean `{meant}`?"),
+            None => format!("allowed here: {}", known.join(", ")),
+        };
+        self.found.push(Problem::at(name.span(), format!("unknown field `{wrong}`")).hint(hint));
     }
 
     /// Says whether it is a whole number in the range.

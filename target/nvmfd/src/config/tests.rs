@@ -67,7 +67,7 @@ fn free_nsids_are_given_in_order() {
 fn a_misspelt_key_is_named_with_its_place_and_a_guess() {
     assert_eq!(
         errors(&with("address", "adress")),
-        "nvmfd.toml:3:1: unknown field `adress`, expected `address` or `provider`\n  \
+        "nvmfd.toml:3:1: unknown field `adress`\n  \
          hint: did you mean `address`?"
     );
     assert_eq!(
@@ -75,6 +75,16 @@ fn a_misspelt_key_is_named_with_its_place_and_a_guess() {
         "  hint: allowed here: nqn, allow_any_host, allowed_hosts, serial, model, \
          duplicate_hosts, cntlids, namespace"
     );
+}
+
+#[test]
+fn keys_that_are_none_are_told_at_once_and_with_values_that_are_wrong() {
+    let text = with("address", "adress").replace("= true", "= \"yes\"") + "[tunning]\nmemory = 1\n";
+    let said = errors(&text);
+    assert_eq!(said.matches("unknown field").count(), 2, "{said}");
+    assert!(said.contains("did you mean `tuning`?") && said.contains("neither true nor"), "{said}");
+    let said = errors(&format!("{GOOD}[[namespace]]\nram = 4096\n"));
+    assert!(said.contains("unknown field `namespace`"), "{said}");
 }
 
 #[test]
