@@ -3,43 +3,30 @@
 //! It owns the attached endpoints and, per network card, a table from queue pair numbers to ids
 //! (for shared receives). The card's completions come back with a [`Tag`], so most need no
 //! look-up. What the card will not complete itself (work refused or posted after a failure)
-//! completes from the `stash`, in order.
-//!
-//! # When a queue pair fails
-//! From the first failed completion, refused posting or [`Device::fail`] on, nothing more is given
-//! to the card: what is posted completes flushed. The queue pair is moved to the error state
-//! *again* by us, after our last posting: soft-RoCE takes receives without telling its kernel
-//! half, and flushes them only then. What the card still owes [`DRAIN_GRACE`] after that is
-//! flushed by us: soft iWARP never completes what was posted while the connection broke.
+//! completes from the `stash`, in order (`device/failing.rs`).
 //!
 //! # A shared receive that completes for a queue pair that is gone
 //! It is posted again inside, with the same spans: the caller sees the receive as still posted and
 //! loses none. [`Device::detach`] takes what lies in the completion queue first.
-//!
-//! # When a card is removed
-//! The queue pairs on it fail and are flushed by us. The last of them also brings the receives of
-//! the shared queue back, flushed; the queue's id is dead from then on. What only the shared queue
-//! held while no queue pair was on the card is not told of.
 
-use crate::completion::{POLL_BATCH, Raw, WcBatch, refused, status_of};
+use crate::completion::{POLL_BATCH, Raw, WcBatch, status_of};
 use crate::context::{CoreNic, Cq};
 use crate::endpoint::Endpoint;
 use crate::recv_table::RecvTable;
-use crate::sys;
 use crate::tag::{MAX_SLOTS, Tag, next_generation};
 use rdma::{
     Access, Attached, CoreIndex, Device, HostDevice, Now, PollSource, QpId, RecvQueue, RecvQueueId,
     RecvWr, RemoteAddr, SendWr, Wc, WcOp, WcStatus, WrId,
 };
-use rdma_sys::{ibv_recv_wr, ibv_send_wr};
 use region::{Region, Span};
 use std::collections::{HashMap, VecDeque};
-use std::ptr::null_mut;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// How long the card may take to flush a failed queue pair before we do it.
-pub const DRAIN_GRACE: Duration = Duration::from_millis(500);
+mod failing;
+mod posting;
+
+pub use failing::DRAIN_GRACE;
 
 /// A core's device: see [`Device`].
 #[derive(Debug)]
@@ -214,176 +201,6 @@ impl VerbsDevice {
 
     fn slot(&self, qp: QpId) -> &QpSlot {
         &self.qps[qp.0 as usize]
-    }
-
-    fn mark_failed(&mut self, qp: u16) {
-        let slot = &mut self.qps[usize::from(qp)];
-        let Some(endpoint) = &slot.endpoint else { return };
-        if slot.failure != Failure::No {
-            return;
-        }
-        slot.failure = Failure::Noticed;
-        // SAFETY: the endpoint keeps the queue pair. An error means that the card is gone, and
-        // then the grace period ends the wait.
-        let _ = unsafe { sys::move_to_error(endpoint.qp()) };
-        self.failing.push(qp);
-    }
-
-    /// Completes what the card will not. Cheap when no queue pair is failing.
-    fn advance_failing(&mut self, now: Now) {
-        let mut i = 0;
-        while i < self.failing.len() {
-            let qp = self.failing[i];
-            let slot = &mut self.qps[usize::from(qp)];
-            if slot.failure == Failure::Noticed {
-                slot.failure = Failure::Since(now);
-            }
-            let Failure::Since(since) = slot.failure else {
-                self.failing.swap_remove(i);
-                continue;
-            };
-            let Some(endpoint) = &mut slot.endpoint else {
-                self.failing.swap_remove(i);
-                continue;
-            };
-            let card_owes =
-                endpoint.sends.len() > 0 || endpoint.recvs.as_ref().is_some_and(|r| r.len() > 0);
-            let abandon = now.saturating_sub(since) >= DRAIN_GRACE;
-            if abandon && card_owes {
-                tracing::debug!(qp, "the card did not flush all in time");
-            }
-            self.flush_local(qp, abandon);
-            if abandon {
-                self.qps[usize::from(qp)].failure = Failure::Drained;
-                self.failing.swap_remove(i);
-                self.flush_shared_of_dead_nic(qp);
-            } else {
-                i += 1;
-            }
-        }
-    }
-
-    /// Of a failed queue pair: tells what needs no card.
-    fn flush_local(&mut self, qp: u16, abandon: bool) {
-        let slot = &mut self.qps[usize::from(qp)];
-        let Some(endpoint) = &mut slot.endpoint else { return };
-        let id = QpId(u32::from(qp));
-        let stash = &mut self.stash;
-        endpoint.sends.flush_local(abandon, |wr_id, status| {
-            let wc = Wc { wr_id, qp: id, op: WcOp::Send, status };
-            stash.push_back(Stashed { wc, shared: None });
-        });
-        if let Some(recvs) = &mut endpoint.recvs {
-            let owed = recvs.len() > recvs.staged_len();
-            // In order: what was never handed over comes after what the card still owes.
-            if abandon || !owed {
-                recvs.flush_local(abandon, |wr| {
-                    let wc = flushed_recv(wr.wr_id, id);
-                    stash.push_back(Stashed { wc, shared: None });
-                });
-            }
-        }
-    }
-
-    /// The last queue pair on a removed card gives the shared receives back: nothing else would.
-    fn flush_shared_of_dead_nic(&mut self, qp: u16) {
-        let at = self.qps[usize::from(qp)].nic;
-        let Some(core) = &self.nics[at].core else { return };
-        let alive =
-            |s: &QpSlot| s.endpoint.is_some() && s.nic == at && s.failure != Failure::Drained;
-        if !core.nic().is_dead() || self.qps.iter().any(alive) {
-            return;
-        }
-        let Some(rq) = self.nics[at].shared_rq else { return };
-        if let RqOwner::Shared { table, .. } = &mut self.rqs[usize::from(rq)].owner {
-            let stash = &mut self.stash;
-            table.flush_local(true, |wr| {
-                let wc = flushed_recv(wr.wr_id, QpId(u32::from(qp)));
-                stash.push_back(Stashed { wc, shared: None });
-            });
-        }
-    }
-
-    /// Hands the staged receives of a queue to the card.
-    fn flush_recvs(&mut self, rq: u16) -> bool {
-        let slot = &mut self.rqs[usize::from(rq)];
-        slot.dirty = false;
-        let generation = slot.generation;
-        let tag = |index| Tag { recv: true, generation, slot: rq, index }.encode();
-        match &mut slot.owner {
-            RqOwner::Free | RqOwner::Retired => true,
-            RqOwner::Shared { nic, table } => {
-                let Some(core) = &self.nics[*nic].core else { return true };
-                let Some(srq) = core.srq() else { return true };
-                let done = table.hand_over(&self.region, core.lkey(), tag, |first| {
-                    let mut bad: *mut ibv_recv_wr = null_mut();
-                    // SAFETY: the queue exists; the chain is valid during the call.
-                    let ret = unsafe { rdma_sys::ibv_post_srq_recv(srq, first, &raw mut bad) };
-                    refused(ret, first, bad).0
-                });
-                if !done && !core.nic().is_dead() {
-                    // The card has not yet noticed that entries are free: next flush.
-                    slot.dirty = true;
-                    return false;
-                }
-                true
-            }
-            RqOwner::Own { qp } => {
-                let qp = *qp;
-                let slot = &mut self.qps[usize::from(qp)];
-                let (failure, Some(endpoint)) = (slot.failure, &mut slot.endpoint) else {
-                    return true;
-                };
-                if failure != Failure::No {
-                    self.flush_local(qp, failure == Failure::Drained);
-                    return true;
-                }
-                let queue_pair = endpoint.qp();
-                let lkey = endpoint.cq.core().lkey();
-                let Some(recvs) = &mut endpoint.recvs else { return true };
-                let mut failed = false;
-                let done = recvs.hand_over(&self.region, lkey, tag, |first| {
-                    let mut bad: *mut ibv_recv_wr = null_mut();
-                    // SAFETY: the endpoint keeps the queue pair; the chain is valid during the
-                    // call.
-                    let ret = unsafe { rdma_sys::ibv_post_recv(queue_pair, first, &raw mut bad) };
-                    let (bad, is_failed) = refused(ret, first, bad);
-                    failed = is_failed;
-                    bad
-                });
-                if failed || !done {
-                    self.mark_failed(qp);
-                }
-                true
-            }
-        }
-    }
-
-    /// Hands the staged sends of a queue pair to the card.
-    fn flush_sends(&mut self, qp: u16) {
-        let slot = &mut self.qps[usize::from(qp)];
-        slot.dirty = false;
-        let (failure, Some(endpoint)) = (slot.failure, &mut slot.endpoint) else { return };
-        if failure != Failure::No {
-            self.flush_local(qp, failure == Failure::Drained);
-            return;
-        }
-        if !endpoint.sends.has_staged() {
-            return;
-        }
-        let queue_pair = endpoint.qp();
-        let mut failed = false;
-        let done = endpoint.sends.hand_over(|first| {
-            let mut bad: *mut ibv_send_wr = null_mut();
-            // SAFETY: the endpoint keeps the queue pair; the chain is valid during the call.
-            let ret = unsafe { rdma_sys::ibv_post_send(queue_pair, first, &raw mut bad) };
-            let (bad, is_failed) = refused(ret, first, bad);
-            failed = is_failed;
-            bad
-        });
-        if failed || !done {
-            self.mark_failed(qp);
-        }
     }
 
     /// Turns one completion of the card into the caller's, `None` when it is not to be told.
