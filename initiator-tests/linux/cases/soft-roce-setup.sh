@@ -1,4 +1,4 @@
-#: the scripts that make RDMA devices and set their type of service: twice, and back
+#: the scripts that make RDMA devices, set their type of service, reserve huge pages and load modules: twice, and back
 #: machines qemu
 #: targets nvmet
 script=$WORK/kernel-setup/soft-roce.sh
@@ -23,3 +23,17 @@ expect "104" "$(cat /sys/kernel/config/rdma_cm/rxe_extra0/ports/1/default_roce_t
 "$folder/roce.sh" --undo rxe_extra0
 if "$folder/roce.sh" --check rxe_extra0 104; then fail "--undo left the type of service"; fi
 "$script" --undo extra0
+
+# Huge pages come at once, and go back to what there was.
+before=$(cat /proc/sys/vm/nr_hugepages)
+if "$folder/hugepages.sh" --check $((before + 4)); then fail "huge pages were found that are not there"; fi
+"$folder/hugepages.sh" $((before + 4))
+expect $((before + 4)) "$(awk '/^HugePages_Total/ { print $2 }' /proc/meminfo)" "huge pages"
+"$folder/hugepages.sh" --undo
+expect "$before" "$(cat /proc/sys/vm/nr_hugepages)" "huge pages after --undo"
+
+modprobe -r rdma_ucm
+if "$folder/modules.sh" --check; then fail "a module was found that is not loaded"; fi
+"$folder/modules.sh"
+"$folder/modules.sh" --check
+"$folder/modules.sh" --undo
