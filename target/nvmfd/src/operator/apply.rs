@@ -10,7 +10,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use tracing::{info, warn};
 
 /// How long a disk that is let go of may take to end what is in flight on it.
@@ -195,6 +195,11 @@ impl Operator {
     ) -> Result<(), String> {
         let disk = self.step(Step::RemoveNamespace(nqn.to_owned(), nsid)).await?;
         leaving.extend(disk);
+        let subsystem = standing.config.subsystems.iter().find(|subsystem| subsystem.nqn == nqn);
+        let gone = subsystem.and_then(|all| all.namespaces.iter().find(|ns| ns.nsid == nsid));
+        if let Some(gone) = gone {
+            standing.absences.begin(Instant::now(), nqn, gone);
+        }
         standing.disks.remove(&(nqn.to_owned(), nsid));
         Ok(())
     }
@@ -249,7 +254,8 @@ impl Operator {
         self.step(step).await.map(drop)
     }
 
-    /// Serves an open disk, by another number than those that are `leaving`.
+    /// Serves an open disk, by another number than those that are `leaving`; once hosts can have noticed
+    /// that another went, where one did.
     async fn add(
         &self,
         standing: &mut Standing,
@@ -258,6 +264,11 @@ impl Operator {
         backing: Arc<Backing>,
         leaving: &[BackingId],
     ) -> Result<(), String> {
+        let empty_for = standing.absences.left(Instant::now(), nqn, namespace);
+        if !empty_for.is_zero() && self.is_used(nqn).await {
+            info!(nqn, nsid = namespace.nsid, ?empty_for, "letting hosts notice that a disk went");
+            tokio::time::sleep(empty_for).await;
+        }
         let id = self.ids.take(leaving).ok_or("there are too many disks")?;
         let config = disks::namespace_config(namespace, id, &backing);
         self.step(Step::AddNamespace(nqn.to_owned(), config, backing.clone())).await?;
@@ -287,6 +298,14 @@ impl Operator {
         let change = Change::AddNamespace { nqn: nqn.to_owned(), namespace: former.clone() };
         change.record(&mut standing.config);
         Err(format!("{why}; it is served as before"))
+    }
+
+    /// Whether hosts are connected to a subsystem, as far as can be told.
+    async fn is_used(&self, nqn: &str) -> bool {
+        match self.look().await {
+            Ok(picture) => picture.connections.iter().any(|host| host.subsystem == nqn),
+            Err(_) => true,
+        }
     }
 
     async fn step(&self, step: Step) -> Result<Option<BackingId>, String> {

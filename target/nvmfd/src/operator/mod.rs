@@ -12,6 +12,7 @@
 //!
 //! It never touches the reactor but by orders, and the control thread never waits for it.
 
+mod absence;
 mod apply;
 mod ids;
 mod looks;
@@ -36,6 +37,7 @@ use crate::events::Events;
 use crate::logging::LogFilter;
 use crate::provider::Carriers;
 use crate::status::Picture;
+use absence::Absences;
 use backing::{Backing, BackingId, OpenError};
 use looks::{Looks, Patience};
 use reactor::run::{Meter, Postbox, Shown};
@@ -86,6 +88,7 @@ struct Standing {
     /// What of the file could not be made, without lines.
     refused: Vec<Change>,
     disks: Disks,
+    absences: Absences,
 }
 
 /// The open disks, by subsystem and nsid.
@@ -118,7 +121,8 @@ impl Operator {
             ((nqn, disk.namespace.nsid), (disk.id, disk.backing))
         };
         let disks = disks.into_iter().map(place).collect();
-        let standing = Standing { text, config, refused: Vec::new(), disks };
+        let standing =
+            Standing { text, config, refused: Vec::new(), disks, absences: Absences::default() };
         let (looks, shelf) = (Looks::default(), Arc::new(Shelf::default()));
         shelf.stock(&standing);
         let standing = Mutex::new(standing);

@@ -4,6 +4,7 @@ use crate::common::{Daemon, host, own_address};
 use std::fs::{self, File};
 use std::io::{Read, Write};
 use std::net::TcpStream;
+use std::time::{Duration, Instant};
 
 const A: &str = "nqn.2026-11.io.nvmfd:a";
 const SIZE: u64 = 1 << 20;
@@ -51,7 +52,7 @@ fn a_cut_file_is_told_once_wherever_one_looks_until_an_operator_knows() {
     for block in 100..110 {
         host.io(initiator::commands::read(1, block, 1, false), buffer);
     }
-    std::thread::sleep(std::time::Duration::from_millis(2500));
+    std::thread::sleep(Duration::from_millis(2500));
     assert_eq!(daemon.log().matches("a disk is in trouble").count(), 1, "{}", daemon.log());
     // A host makes it long again, and what was there stays lost. Other commands do not end that.
     host.fill_blocks(2047, 1, 3);
@@ -93,5 +94,32 @@ fn a_namespace_says_where_its_data_is_how_much_and_how_fast() {
     for word in [&format!("medium      {}", file.display()), "1048576 (1 MiB)", "iops       9000"] {
         assert!(shown.contains(word), "{word}: {shown}");
     }
+    fs::remove_dir_all(file.parent().unwrap()).unwrap();
+}
+
+#[test]
+fn what_a_host_sends_for_one_disk_does_not_reach_the_next_under_its_number() {
+    let (daemon, _, file) = start("old");
+    let mut host = host(&daemon.address, A);
+    host.fill_blocks(0, 8, 1);
+    let other = file.with_file_name("new");
+    let path = format!("path={}", other.display());
+    let refused = std::thread::scope(|scope| {
+        let change = scope.spawn(|| daemon.run(&["set", "namespace", A, "1", &path]));
+        // It writes on for a second, whatever it is told.
+        let buffer = host.buffer(512, 7);
+        let (began, mut refused) = (Instant::now(), 0);
+        for block in (0..2048).cycle() {
+            let written = host.io(initiator::commands::write(1, block, 1, false), buffer);
+            refused += u32::from(!written.status.is_success());
+            if began.elapsed() > Duration::from_secs(1) {
+                break;
+            }
+        }
+        change.join().unwrap();
+        refused
+    });
+    assert!(refused > 0, "the number was never empty");
+    assert!(fs::read(&other).unwrap().iter().all(|byte| *byte == 0), "it was written to");
     fs::remove_dir_all(file.parent().unwrap()).unwrap();
 }
