@@ -66,7 +66,7 @@ pub enum OpenError {
         path: PathBuf,
     },
     /// The same file is already open in this process.
-    #[error("{path}: already exported as another namespace of this process; export it once, or have both use read_only", path = .path.display())]
+    #[error("{path}: already exported as another namespace of this process, or what a removed one had under way has not ended; export it once, have both use read_only, or try again then", path = .path.display())]
     LockedHere {
         /// The path asked for.
         path: PathBuf,

@@ -44,12 +44,23 @@ pub(crate) fn test() -> Result<Option<bool>> {
         println!("not root: the container image is NOT made and tried out");
         return Ok(None);
     }
-    if let Err(why) = setup::images().and_then(|()| debian::fresh().map(drop)) {
+    if let Err(why) = probe() {
         println!("the container image is NOT made and tried out: {why:#}");
         return Ok(None);
     }
     try_out(&Programs::build()?)?;
     Ok(Some(true))
+}
+
+/// Whether images can be made on this machine, and programs run in them.
+fn probe() -> Result<()> {
+    setup::images()?;
+    let base = debian::fresh()?;
+    let folder = Folder::new("container-probe")?;
+    let buildah = Buildah(folder.path());
+    buildah.image_of(&base)?;
+    buildah.quiet(&["from", "--pull-never", "--name=it", &base_image()])?;
+    buildah.quiet(&["run", "it", "--", "true"]).map(drop)
 }
 
 fn try_out(programs: &Programs) -> Result<()> {
@@ -99,6 +110,11 @@ fn try_out(programs: &Programs) -> Result<()> {
     Ok(())
 }
 
+/// The image that the file's second stage begins with.
+fn base_image() -> String {
+    format!("docker.io/library/debian:{}-slim", debian::SUITE)
+}
+
 /// Buildah with images of its own in this folder, without a daemon or namespaces of its own.
 struct Buildah<'a>(&'a Path);
 
@@ -121,10 +137,9 @@ impl Buildah<'_> {
 
     /// Makes an image of the fresh system, by the name that the file begins with.
     fn image_of(&self, base: &Path) -> Result<()> {
-        let name = format!("docker.io/library/debian:{}-slim", debian::SUITE);
         self.quiet(&["from", "--name=base", "scratch"])?;
         run_quiet(self.command().args(["add", "--quiet", "base"]).arg(base).arg("/"))?;
-        self.quiet(&["commit", "--quiet", "--rm", "base", &name]).map(drop)
+        self.quiet(&["commit", "--quiet", "--rm", "base", &base_image()]).map(drop)
     }
 
     fn build(&self, programs: &Programs) -> Result<()> {
