@@ -150,15 +150,18 @@ fn a_plan_that_was_carried_out_leaves_nothing_different() {
 #[test]
 fn limits_change_while_running() {
     let limited = "ram = \"1MiB\"\nlimit = { iops = 5 }";
-    assert_eq!(plan("ram = \"1MiB\"", limited), ["~ limits"]);
+    let expected = ["~ limits: namespace nqn.2026-11.io.nvmfd:b 1 5 commands/s"];
+    assert_eq!(plan("ram = \"1MiB\"", limited), expected);
     let host = "[[host]]\nnqn = \"nqn.2014-08.org.example:h\"\nlimit = { iops = 5 }\n[[subsystem]]";
-    assert_eq!(plan("[[subsystem]]", host), ["~ limits"]);
+    let expected = ["~ limits: host nqn.2014-08.org.example:h 5 commands/s"];
+    assert_eq!(plan("[[subsystem]]", host), expected);
 }
 
 #[test]
 fn a_disk_that_comes_gets_its_limit_after_it_is_there() {
     let larger = "ram = \"2MiB\"\nlimit = { iops = 5 }";
     let words = plan("ram = \"1MiB\"", larger);
-    assert_eq!(words.last().map(String::as_str), Some("~ limits"));
+    let last = words.last().unwrap();
+    assert!(last.starts_with("~ limits: namespace ") && last.ends_with(" 5 commands/s"), "{last}");
     assert!(words[words.len() - 2].starts_with("+ namespace"), "{words:?}");
 }

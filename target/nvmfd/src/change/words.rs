@@ -1,7 +1,9 @@
 //! Changes in the words of an operator.
 
 use super::{Change, Plan};
+use crate::config::{Limits, limit_in_words};
 use backing::Medium;
+use nvmf::limit::LimitConfig;
 use nvmf::target::{ALL_CNTLIDS, AllowedHosts, DuplicateHosts};
 use std::fmt;
 
@@ -55,11 +57,22 @@ impl fmt::Display for Change {
                     some => write!(f, ", controller ids {} to {}", some.start(), some.end()),
                 }
             }
-            Change::SetLimits(_) => f.write_str("~ limits"),
+            Change::SetLimits(to) => write!(f, "~ limits: {}", limits(to)),
             Change::SetDiscovery(_) => f.write_str("~ discovery"),
             Change::SetLogFilter(filter) => write!(f, "~ log level {filter}"),
         }
     }
+}
+
+/// All limits that are in force then.
+fn limits(to: &Limits) -> String {
+    let words = |limit: &LimitConfig| limit_in_words(limit.iops, limit.bandwidth);
+    let namespaces = to.namespaces.iter();
+    let namespaces =
+        namespaces.map(|((nqn, nsid), limit)| format!("namespace {nqn} {nsid} {}", words(limit)));
+    let hosts = to.hosts.iter().map(|(nqn, limit)| format!("host {nqn} {}", words(limit)));
+    let all: Vec<String> = namespaces.chain(hosts).collect();
+    if all.is_empty() { "none".to_owned() } else { all.join("; ") }
 }
 
 fn place(medium: &Medium) -> String {

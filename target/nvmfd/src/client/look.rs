@@ -2,7 +2,7 @@
 
 use super::{CallError, Client, table};
 use crate::cli::{Listed, Shown};
-use crate::config::{about, in_words, some};
+use crate::config::{about, in_words, limit_in_words, some};
 use crate::http::{Core, Host, Status, encode};
 use crate::status::{Connection, Io, Limit, Listener, Namespace, Subsystem};
 use serde::Serialize;
@@ -148,9 +148,7 @@ fn namespace(found: &Namespace) -> [String; 11] {
 }
 
 fn limit(limit: &Limit) -> String {
-    let iops = (limit.iops > 0).then(|| format!("{} commands/s", limit.iops));
-    let bandwidth = (limit.bandwidth > 0).then(|| format!("{}/s", in_words(limit.bandwidth)));
-    iops.into_iter().chain(bandwidth).collect::<Vec<_>>().join(", ")
+    limit_in_words(limit.iops, limit.bandwidth)
 }
 
 fn host(found: &Host) -> [String; 3] {

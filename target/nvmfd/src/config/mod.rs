@@ -20,7 +20,7 @@ mod units;
 pub(crate) use limits::Limits;
 pub(crate) use problem::ConfigErrors;
 pub(crate) use resolve::number_namespaces;
-pub(crate) use units::{about, in_words, some};
+pub(crate) use units::{about, in_words, limit_in_words, some};
 
 use backing::BackingSpec;
 use nvmf::target::{AllowedHosts, DiscoveryConfig, DuplicateHosts};
@@ -204,7 +204,7 @@ fn is_pipe(file: &File) -> bool {
     file.metadata().is_ok_and(|it| it.file_type().is_fifo() || it.file_type().is_socket())
 }
 
-/// Checks a configuration's text; `path` is for messages.
+/// Checks the text of a configuration that is, or is to be, at `path`.
 pub(crate) fn parse(path: &Path, text: &str) -> Result<Config, ConfigErrors> {
     let misshapen = shape::problems(text);
     if !misshapen.is_empty() {
@@ -212,7 +212,7 @@ pub(crate) fn parse(path: &Path, text: &str) -> Result<Config, ConfigErrors> {
     }
     toml::from_str::<raw::RawConfig>(text)
         .map_err(|error| vec![problem::from_parser(&error)])
-        .and_then(|raw| resolve::resolve(&raw, text))
+        .and_then(|raw| resolve::resolve(&raw, path, text))
         .map_err(|problems| ConfigErrors::new(path, text, problems))
 }
 

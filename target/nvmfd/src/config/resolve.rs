@@ -14,6 +14,7 @@ use region::Pages;
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 use std::ops::Range;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 use toml::Spanned;
@@ -48,12 +49,13 @@ const MAX_DISK: u64 = 1 << 62;
 
 pub(super) type Problems = Vec<Problem>;
 
-/// `text` is what `raw` was read from: disks remember their line.
-pub(super) fn resolve(raw: &RawConfig, text: &str) -> Result<Config, Problems> {
+/// `text` is what `raw` was read from: disks remember their line. `file` is where it is, which is no
+/// disk.
+pub(super) fn resolve(raw: &RawConfig, file: &Path, text: &str) -> Result<Config, Problems> {
     let mut problems = Problems::new();
     let listeners = listeners(raw, &mut problems);
     let newlines: Vec<usize> = text.match_indices('\n').map(|(at, _)| at).collect();
-    let subsystems = subsystems(raw, &newlines, &mut problems);
+    let subsystems = subsystems(raw, file, &newlines, &mut problems);
     let limits = super::limits::limits(raw, &mut problems);
     let discovery = fabrics::discovery(raw, &mut problems);
     let log = log(raw, &mut problems);
@@ -110,7 +112,12 @@ fn covers(a: SocketAddr, b: SocketAddr) -> bool {
 }
 
 /// `newlines` are the places of the line ends, rising: lines are looked up once for every disk.
-fn subsystems(raw: &RawConfig, newlines: &[usize], problems: &mut Problems) -> Vec<Subsystem> {
+fn subsystems(
+    raw: &RawConfig,
+    file: &Path,
+    newlines: &[usize],
+    problems: &mut Problems,
+) -> Vec<Subsystem> {
     if raw.subsystem.is_empty() {
         problems.push(
             Problem::nowhere("there is no [[subsystem]], so there is nothing to serve")
@@ -122,7 +129,7 @@ fn subsystems(raw: &RawConfig, newlines: &[usize], problems: &mut Problems) -> V
         problems.push(Problem::at(at, format!("there are more than {MAX_SUBSYSTEMS} subsystems")));
     }
     let mut nqns = BTreeSet::new();
-    let mut exported = Exported::default();
+    let mut exported = Exported { configuration: inode(file), ..Exported::default() };
     let mut all = Vec::new();
     for subsystem in &raw.subsystem {
         let nqn = subsystem.nqn.get_ref();
@@ -249,6 +256,13 @@ struct Exported {
     /// Files and devices, and whether all that export one do so read-only.
     paths: BTreeMap<PathBuf, bool>,
     ids: BTreeMap<Vec<u8>, &'static str>,
+    /// The configuration's own device and inode numbers.
+    configuration: Option<(u64, u64)>,
+}
+
+/// Device and inode numbers of what is there.
+fn inode(path: &Path) -> Option<(u64, u64)> {
+    path.metadata().ok().map(|it| (it.dev(), it.ino()))
 }
 
 fn namespaces(
@@ -303,6 +317,13 @@ fn namespace(
     let ns = raw.get_ref();
     let medium = medium(ns, at, problems)?;
     if let Medium::Path { path, .. } = &medium {
+        if exported.configuration.is_some() && inode(path) == exported.configuration {
+            let span = ns.path.as_ref().map_or(0..0, Spanned::span);
+            problems.push(
+                Problem::at(span, "namespace.path: is this configuration itself")
+                    .hint("a host would write over it; name the disk or file to serve"),
+            );
+        }
         let same = path.canonicalize().unwrap_or_else(|_| path.clone());
         let shared = exported.paths.get(&same).copied();
         if shared.is_some_and(|all_read_only| !(all_read_only && ns.read_only)) {

@@ -137,6 +137,19 @@ fn names_are_checked() {
 }
 
 #[test]
+fn the_configuration_itself_is_no_disk() {
+    let folder = tempfile::tempdir().unwrap();
+    let (file, link) = (folder.path().join("nvmfd.toml"), folder.path().join("link"));
+    std::fs::write(&file, "").unwrap();
+    std::fs::hard_link(&file, &link).unwrap();
+    let text = with("/srv/disk.img", link.to_str().unwrap());
+    let said = parse(&file, &text).unwrap_err().to_string();
+    assert!(said.contains(":10:8: namespace.path: is this configuration itself"), "{said}");
+    std::fs::remove_file(&link).unwrap();
+    assert!(parse(&file, &text).is_ok());
+}
+
+#[test]
 fn what_must_be_unique_is_refused_twice() {
     let second = GOOD.replace("[[listener]]\naddress = \"10.8.0.1\"", "");
     assert_eq!(

@@ -54,6 +54,13 @@ pub(crate) fn in_words(bytes: u64) -> String {
     format!("{bytes} B")
 }
 
+/// What a limit allows, as text; 0 for any number of commands or bytes a second.
+pub(crate) fn limit_in_words(iops: u64, bandwidth: u64) -> String {
+    let iops = (iops > 0).then(|| format!("{iops} commands/s"));
+    let bandwidth = (bandwidth > 0).then(|| format!("{}/s", in_words(bandwidth)));
+    iops.into_iter().chain(bandwidth).collect::<Vec<_>>().join(", ")
+}
+
 /// A number of things, one of which has that name: "1 fault", "2 faults".
 pub(crate) fn some(count: usize, name: &str) -> String {
     format!("{count} {name}{}", if count == 1 { "" } else { "s" })
