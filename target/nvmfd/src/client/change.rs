@@ -169,7 +169,7 @@ fn told(outcome: Outcome, in_file: bool, json: bool) -> Result<String, CallError
     for setting in &restart {
         let until = match in_file {
             true => "stays as it is until a restart",
-            false => "takes a restart, which reads the file: --save writes it there",
+            false => "takes a restart, once the file has it: --save writes it there",
         };
         text.push_str(&format!("! {setting}: {until}\n"));
     }

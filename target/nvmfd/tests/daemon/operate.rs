@@ -126,7 +126,7 @@ fn every_kind_of_thing_is_listed_added_changed_and_removed() {
 
     let said = daemon.run(&["set", "limits", "queue_depth=64"]);
     // A restart reads the file, which does not have it.
-    let expected = "takes a restart, which reads the file: --save writes it there";
+    let expected = "takes a restart, once the file has it: --save writes it there";
     assert_eq!(said, format!("! tuning.queue_depth: {expected}\n"));
     let said = daemon.run(&["set", "limits", "queue_depth=64", "--save"]);
     assert!(said.starts_with("! tuning.queue_depth: stays as it is until a restart\n"), "{said}");

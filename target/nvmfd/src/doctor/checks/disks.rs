@@ -129,12 +129,12 @@ fn mend(disk: &Disk, error: &OpenError) -> Option<String> {
             io::ErrorKind::ReadOnlyFilesystem => remount(mount?),
             io::ErrorKind::NotFound => format!("mkdir -p {folder}"),
             io::ErrorKind::PermissionDenied => {
-                format!("setfacl -m u:$USER:rwx {folder} # as root, for the user of the service")
+                format!("setfacl -m u:NAME:rwx {folder} # as root, for who runs nvmfd")
             }
             _ => return None,
         },
         OpenError::Permission { .. } => {
-            format!("setfacl -m u:$USER:rw {path} # as root, for the user of the service")
+            format!("setfacl -m u:NAME:rw {path} # as root, for who runs nvmfd")
         }
         OpenError::DeviceBusy { .. } => format!("lsblk {path} # then umount what is mounted of it"),
         OpenError::BlockSize { needed, .. } => format!("set block_size = {needed}"),

@@ -100,8 +100,9 @@ fn node(device: &RdmaDevice, level: Level) -> Option<Finding> {
 
 fn closed(level: Level, path: &Path) -> Finding {
     let path = path.display();
-    Finding::new(level, "rdma", format!("this user may not open {path}"))
-        .mend(format!("setfacl -m u:$USER:rw {path} # as root; or run as the user of the service"))
+    Finding::new(level, "rdma", format!("this user may not open {path}")).mend(format!(
+        "setfacl -m u:NAME:rw {path} # as root, for who runs nvmfd; or run as the service does"
+    ))
 }
 
 fn port_state(device: &RdmaDevice, port: &RdmaPort, level: Level) -> Finding {
