@@ -134,6 +134,7 @@ struct Report {
 fn describe(path: &Path, config: &Config, own: Option<&Own>, report: &mut Report) {
     let Report { text, problems, passing, notes } = report;
     let mut files = Files::default();
+    notes.extend(growth::memory(config));
     for listener in &config.listeners {
         let choice = crate::provider::choose(listener);
         text.push_str(&format!("listener {}: {choice}\n", listener.address));
@@ -150,6 +151,9 @@ fn describe(path: &Path, config: &Config, own: Option<&Own>, report: &mut Report
                 }
                 Ok(found) => {
                     notes.extend(growth::note(path, namespace));
+                    if let Found::Disk(geometry) = &found {
+                        notes.extend(growth::tail(path, namespace, geometry.capacity));
+                    }
                     rows.push(row(namespace, &found));
                 }
                 Err(error) => {

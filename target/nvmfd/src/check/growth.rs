@@ -1,10 +1,11 @@
-//! Files that serving would make or extend: whether their file system can hold them.
+//! Disks whose size is not what somebody may think: files that serving would make or extend and their
+//! file system may not hold, files with a tail that fills no block, more memory than there is.
 //!
 //! A file is extended without taking space, so what is free is no bound for its size: it is what
 //! may be missing later, when hosts write. What a file system cannot hold in one file at all is
 //! found out with a file that has no name and is gone at once.
 
-use crate::config::{self, Namespace};
+use crate::config::{self, Config, Namespace};
 use backing::{Medium, OpenError};
 use std::fs::OpenOptions;
 use std::io;
@@ -59,6 +60,50 @@ pub(super) fn note(config: &Path, namespace: &Namespace) -> Option<String> {
     ))
 }
 
+/// What to say about a file that is longer than the disk of whole blocks it is served as, which has
+/// `capacity` bytes.
+pub(super) fn tail(config: &Path, namespace: &Namespace, capacity: u64) -> Option<String> {
+    let Medium::Path { path, size: None, .. } = &namespace.spec.medium else { return None };
+    let meta = std::fs::metadata(path).ok().filter(|meta| meta.is_file())?;
+    let behind = meta.len().checked_sub(capacity).filter(|behind| *behind > 0)?;
+    Some(format!(
+        "{}:{}: note: the last {behind} bytes of {} fill no block, and hosts do not see them: make it \
+         {} bytes long (truncate -s) to have them served",
+        config.display(),
+        namespace.line,
+        path.display(),
+        // As many as any block size divides.
+        meta.len().next_multiple_of(4096)
+    ))
+}
+
+/// What to say about disks in memory that have more of it together than the machine has.
+pub(super) fn memory(config: &Config) -> Option<String> {
+    let namespaces = config.subsystems.iter().flat_map(|subsystem| &subsystem.namespaces);
+    let sizes = namespaces.map(|namespace| match namespace.spec.medium {
+        Medium::Ram { size } => size,
+        Medium::Path { .. } | Medium::Null { .. } => 0,
+    });
+    let wanted = sizes.fold(0, u64::saturating_add);
+    let there = memory_of_machine()?;
+    (wanted > there).then(|| {
+        format!(
+            "note: the disks in memory have {} together, and this machine has {}: the system ends the \
+             daemon when hosts fill them",
+            config::in_words(wanted),
+            config::in_words(there)
+        )
+    })
+}
+
+/// In bytes (proc(5)).
+fn memory_of_machine() -> Option<u64> {
+    let text = std::fs::read_to_string("/proc/meminfo").ok()?;
+    let line = text.lines().find_map(|line| line.strip_prefix("MemTotal:"))?;
+    let kib: u64 = line.split_whitespace().next()?.parse().ok()?;
+    kib.checked_mul(1024)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -71,6 +116,37 @@ mod tests {
         let error = fits(&path, u64::MAX).expect_err("too large");
         assert!(error.to_string().contains("cannot extend the file"), "{error}");
         assert!(!path.exists());
+    }
+
+    fn parsed(namespace: &str) -> Config {
+        let text = format!(
+            "[[listener]]\naddress = \"127.0.0.1\"\n[[subsystem]]\nnqn = \"nqn.2026-11.io.nvmfd:a\"\n\
+             allow_any_host = true\nnamespace = [{namespace}]\n"
+        );
+        config::parse(Path::new("nvmfd.toml"), &text).unwrap()
+    }
+
+    #[test]
+    fn what_fills_no_block_of_a_file_is_noted() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let config = parsed(&format!("{{ path = {:?} }}", file.path()));
+        let note = |len: u64| {
+            file.as_file().set_len(len).unwrap();
+            tail(Path::new("nvmfd.toml"), &config.subsystems[0].namespaces[0], len / 512 * 512)
+        };
+        assert_eq!(note(1 << 20), None);
+        let said = note((1 << 20) + 100).expect("noted");
+        assert!(
+            said.contains("the last 100 bytes of ") && said.contains("1052672 bytes"),
+            "{said}"
+        );
+    }
+
+    #[test]
+    fn disks_in_more_memory_than_there_is_are_noted() {
+        assert_eq!(memory(&parsed("{ ram = \"1MiB\" }, { null = \"1TiB\" }")), None);
+        let said = memory(&parsed("{ ram = \"8TiB\" }, { ram = \"8TiB\" }")).expect("noted");
+        assert!(said.starts_with("note: the disks in memory have 16 TiB together"), "{said}");
     }
 
     #[test]
