@@ -65,3 +65,6 @@ for netdev in $host_dev $target_dev; do
     gives 0 siw.sh --undo $netdev
 done
 expect "" "$(rdma link)" "RDMA devices after --undo"
+# The next case of this machine finds what this one found.
+rdma link add siwH type siw netdev $host_dev
+rdma link add siwT type siw netdev $target_dev
