@@ -10,8 +10,8 @@
 //! packet to transmit next) ≤ `end` (one past the last posted). Going back after a loss is moving
 //! `next` back to `una`. When nothing has come for a while, all may be lost or just late: so the
 //! first thing to be sent again is the oldest packet alone, as a *probe*, which leaves `next` where
-//! it is. What comes then tells whether to go back. A READ takes one number per response packet; it is asked for in chunks, so
-//! that responses in flight are bounded by the same window as requests.
+//! it is. What comes then tells whether to go back. A READ takes one number per response packet; it
+//! is asked for in chunks, so that responses in flight are bounded by the same window as requests.
 
 use crate::batch::{Batch, Header};
 use crate::completions::Completions;

@@ -1,8 +1,9 @@
 //! `container`: the image of `config/Containerfile`, made and tried out with Buildah.
 //!
-//! The file's first stage compiles, which takes minutes and a registry: a folder with programs that are
-//! built already stands for it. Every line of the second is run, on the Debian of the cache in place of the one
-//! that would be fetched. What comes of it serves a host on this machine, as the image says.
+//! The file's first stage compiles, which takes minutes and a registry: a folder with programs that
+//! are built already stands for it. Every line of the second is run, on the Debian of the cache in
+//! place of the one that would be fetched. What comes of it serves a host on this machine, as the image
+//! says.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;
@@ -34,7 +35,8 @@ pub(crate) fn run(args: &ContainerArgs) -> Result<bool> {
     if !setup::is_root()? {
         bail!("only root can make the image here; podman build does it for everyone");
     }
-    try_out(&Programs::given_or_built(args.programs.as_deref())?)?;
+    let programs = Programs::given_or_built(args.programs.as_deref())?;
+    try_out(&programs, &prepare()?)?;
     Ok(true)
 }
 
@@ -44,31 +46,30 @@ pub(crate) fn test() -> Result<Option<bool>> {
         println!("not root: the container image is NOT made and tried out");
         return Ok(None);
     }
-    if let Err(why) = probe() {
-        println!("the container image is NOT made and tried out: {why:#}");
-        return Ok(None);
+    match prepare() {
+        Ok(folder) => try_out(&Programs::build()?, &folder)?,
+        Err(why) => {
+            println!("the container image is NOT made and tried out: {why:#}");
+            return Ok(None);
+        }
     }
-    try_out(&Programs::build()?)?;
     Ok(Some(true))
 }
 
-/// Whether images can be made on this machine, and programs run in them.
-fn probe() -> Result<()> {
-    setup::images()?;
-    let base = debian::fresh()?;
-    let folder = Folder::new("container-probe")?;
-    let buildah = Buildah(folder.path());
-    buildah.image_of(&base)?;
-    buildah.quiet(&["from", "--pull-never", "--name=it", &base_image()])?;
-    buildah.quiet(&["run", "it", "--", "true"]).map(drop)
-}
-
-fn try_out(programs: &Programs) -> Result<()> {
+/// A folder with the image that the file's second stage begins with, where programs can be run in it.
+fn prepare() -> Result<Folder> {
     setup::images()?;
     let base = debian::fresh()?;
     let folder = Folder::new("container")?;
     let buildah = Buildah(folder.path());
     buildah.image_of(&base)?;
+    buildah.quiet(&["from", "--pull-never", "--name=plain", &base_image()])?;
+    buildah.quiet(&["run", "plain", "--", "true"])?;
+    Ok(folder)
+}
+
+fn try_out(programs: &Programs, folder: &Folder) -> Result<()> {
+    let buildah = Buildah(folder.path());
     buildah.build(programs)?;
     buildah.quiet(&[
         "from",
